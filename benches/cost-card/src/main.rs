@@ -1,0 +1,3 @@
+//! Placeholder of the skeleton; filled by the next steps.
+
+fn main() {}

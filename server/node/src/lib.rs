@@ -1,0 +1,1 @@
+//! Placeholder of the skeleton; filled by the next steps.

@@ -1,0 +1,187 @@
+//! The disk as the log sees it: aligned reads and writes, syncs, and a tree of names.
+//!
+//! Owns the traits only. `node` implements them with direct I/O on io_uring, `sim` in memory with faults; one behaviour
+//! suite (`sim::disk_suite`) is passed by both. The traits never hide a failure and never retry.
+//!
+//! ```text
+//! write_rc_at   whole blocks of 4 KiB; the bytes are somewhere, a crash may lose or tear them (512-byte sectors)
+//! data_sync     every completed write of this file, and its length as far as reading them back needs it, survives a crash
+//! full_sync     the same and all of the file's metadata
+//! sync_dir      names created, renamed or removed in that directory survive a crash
+//! ```
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::rc::Rc;
+
+/// Alignment and granularity of every transfer.
+pub const BLOCK_BYTES: usize = 4096;
+/// Largest single transfer: above it the kernel splits anyway and one request delays the others.
+pub const IO_BYTES_MAX: usize = 1 << 20;
+
+/// Memory a transfer can start from: aligned to [`BLOCK_BYTES`], length a multiple of it.
+pub trait AlignedBuffer: fmt::Debug + 'static {
+    /// All bytes.
+    fn as_bytes(&self) -> &[u8];
+    /// All bytes, to be filled. A buffer is filled once, before it is shared.
+    fn as_bytes_mut(&mut self) -> &mut [u8];
+    /// Shortens the buffer to its first `bytes`, a multiple of [`BLOCK_BYTES`] and at most its length: what a transfer writes.
+    fn truncate(&mut self, bytes: usize);
+}
+
+/// How [`Disk::open`] treats a name that is, or is not, there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenMode {
+    /// The file must be there; reads only.
+    Read,
+    /// The file must be there; reads and writes.
+    ReadWrite,
+    /// The file must not be there; it is created empty for reads and writes.
+    CreateNew,
+}
+
+/// Why a disk refused. The path is the caller's to add: it knows what the file meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DiskError {
+    /// The name does not exist.
+    #[error("not found")]
+    NotFound,
+    /// The name exists already.
+    #[error("already exists")]
+    AlreadyExists,
+    /// No space left (ENOSPC, EDQUOT). Nothing is promised about the bytes of the failed transfer.
+    #[error("no space left on device")]
+    NoSpace,
+    /// Refused by the file system's permissions, or it is read-only.
+    #[error("permission denied (errno {errno})")]
+    Denied {
+        /// The system's number.
+        errno: i32,
+    },
+    /// Too many open files.
+    #[error("too many open files (errno {errno})")]
+    TooManyFiles {
+        /// The system's number.
+        errno: i32,
+    },
+    /// The device failed, or an error with no name of its own here.
+    #[error("input/output error (errno {errno})")]
+    Io {
+        /// The system's number; 0 where there was none.
+        errno: i32,
+    },
+    /// The transfer ended early without an error.
+    #[error("short transfer: {done} of {asked} bytes")]
+    Short {
+        /// Bytes transferred.
+        done: usize,
+        /// Bytes asked for.
+        asked: usize,
+    },
+}
+
+/// What a disk answers.
+pub type DiskResult<T> = Result<T, DiskError>;
+
+/// What a name stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EntryKind {
+    /// A regular file and its length in bytes.
+    File {
+        /// Length in bytes.
+        bytes: u64,
+    },
+    /// A directory.
+    Directory,
+    /// Anything else (a link, a socket): left alone.
+    Other,
+}
+
+/// One name in a directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PathEntry {
+    /// The last component of the path, UTF-8 (a name that is not is listed lossily and as [`EntryKind::Other`]).
+    pub name: String,
+    /// What it is.
+    pub kind: EntryKind,
+}
+
+/// An open file.
+pub trait DiskFile: fmt::Debug + 'static {
+    /// What is written.
+    type Buffer: AlignedBuffer;
+    /// What a read returns: cheap to clone, keeps its memory alive.
+    type ReadBuffer: Deref<Target = [u8]> + Clone + 'static;
+
+    /// Writes all of `buffer` at `position`.
+    ///
+    /// Shape   `position` and the buffer's length are multiples of [`BLOCK_BYTES`]; the length is ≤ [`IO_BYTES_MAX`].
+    /// Order   overlapping writes in flight together are the caller's bug: their result is either, block by block.
+    /// Errors  after any error the range holds old bytes, new bytes or both, sector by sector. A future dropped after its
+    ///         first poll counts as such an error.
+    fn write_rc_at(
+        &self,
+        buffer: Rc<Self::Buffer>,
+        position: u64,
+    ) -> impl Future<Output = DiskResult<()>>;
+
+    /// Reads up to `bytes` from `position`; fewer only at the end of the file.
+    ///
+    /// Shape   `position` and `bytes` are multiples of [`BLOCK_BYTES`]; `bytes` ≤ [`IO_BYTES_MAX`].
+    fn read_at_aligned(
+        &self,
+        position: u64,
+        bytes: usize,
+    ) -> impl Future<Output = DiskResult<Self::ReadBuffer>>;
+
+    /// See the module's table. A failed sync is final: what it covered may be gone, and trying again proves nothing.
+    fn data_sync(&self) -> impl Future<Output = DiskResult<()>>;
+
+    /// See the module's table.
+    fn full_sync(&self) -> impl Future<Output = DiskResult<()>>;
+
+    /// Sets the length in bytes (any number); what is cut off is gone, what is added reads as zeros.
+    fn truncate(&self, bytes: u64) -> impl Future<Output = DiskResult<()>>;
+
+    /// The length in bytes, of the open file itself whatever its name is now.
+    fn size(&self) -> impl Future<Output = DiskResult<u64>>;
+}
+
+/// A tree of files below one root. Paths are relative to it, `/`-separated, without `.` or `..`; `""` is the root.
+pub trait Disk: Clone + 'static {
+    /// Memory for writes.
+    type Buffer: AlignedBuffer;
+    /// What reads return.
+    type ReadBuffer: Deref<Target = [u8]> + Clone + 'static;
+    /// An open file.
+    type File: DiskFile<Buffer = Self::Buffer, ReadBuffer = Self::ReadBuffer>;
+
+    /// Memory of at least `bytes`, rounded up to whole blocks; the contents are unspecified, not secret to this process.
+    fn allocate(&self, bytes: usize) -> Self::Buffer;
+
+    /// Opens a file. `CreateNew` makes the name, which [`Disk::sync_dir`] of its parent makes lasting.
+    fn open(&self, path: &str, mode: OpenMode) -> impl Future<Output = DiskResult<Self::File>>;
+
+    /// Makes one directory. Errors: `AlreadyExists`, `NotFound` where the parent is missing.
+    fn create_dir(&self, path: &str) -> impl Future<Output = DiskResult<()>>;
+
+    /// Renames a file, replacing one of that name, or a directory, to a name that must be free. Atomic for a running process;
+    /// lasting once both parents are synced.
+    fn rename(&self, from: &str, to: &str) -> impl Future<Output = DiskResult<()>>;
+
+    /// Removes a file. Open handles keep working.
+    fn remove(&self, path: &str) -> impl Future<Output = DiskResult<()>>;
+
+    /// Removes an empty directory.
+    fn remove_dir(&self, path: &str) -> impl Future<Output = DiskResult<()>>;
+
+    /// The names in a directory, ascending by name.
+    fn list(&self, path: &str) -> impl Future<Output = DiskResult<Vec<PathEntry>>>;
+
+    /// See the module's table.
+    fn sync_dir(&self, path: &str) -> impl Future<Output = DiskResult<()>>;
+
+    /// Bytes that an unprivileged writer could still add below the root.
+    fn free_bytes(&self) -> impl Future<Output = DiskResult<u64>>;
+}
