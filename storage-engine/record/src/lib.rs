@@ -8,7 +8,10 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+#[cfg(test)]
+extern crate std;
 
+pub mod codec;
 mod fold;
 mod noun;
 
