@@ -1,1 +1,10 @@
-//! Placeholder of the skeleton; filled by the next steps.
+//! The deterministic world: a seeded executor, a seeded disk with every fault a disk is allowed, workloads and oracles.
+//!
+//! Owns the simulation of everything below `server/`. A seed and a commit are the whole bug report: nothing here reads a
+//! clock, the system's randomness or the network, and every failure names the command that replays it.
+
+pub mod disk;
+pub mod disk_suite;
+pub mod executor;
+pub mod prng;
+pub mod trace;
