@@ -11,12 +11,25 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+pub mod batch;
 pub mod codec;
+mod compression;
+mod crc;
+mod epoch;
 mod fold;
 mod noun;
+mod snapshot;
 
+pub use batch::{BatchError, BatchHeader, BatchView, Batches, Found};
+pub use compression::Codec;
+pub use crc::{Crc, crc32c};
+pub use epoch::{EpochEnd, EpochEntry, EpochFileError, EpochTable};
 pub use fold::{Fold, ProducerBatch, ProducerSnapshotEntry};
 pub use noun::{
     LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, ShardIndex, Slot,
     Timestamp, TopicId, TopicPartition,
+};
+pub use snapshot::{
+    SNAPSHOT_ENTRY_BYTES, SNAPSHOT_HEADER_BYTES, SNAPSHOT_VERSION, SnapshotError, decode_snapshot,
+    encode_snapshot,
 };
