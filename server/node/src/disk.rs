@@ -1,0 +1,276 @@
+//! The disk: direct I/O on the executor's ring, below one directory.
+//!
+//! Owns [`GlommioDisk`] and [`GlommioFile`]. Transfers and data syncs go through the ring; whatever the ring lacks (fsync,
+//! names, truncation) runs in the executor's blocking pool on a descriptor of its own, so that a dropped future can never
+//! reach a descriptor that was used again. Must never use the page cache where the file system offers direct I/O, never
+//! retry, and never follow a path out of its root.
+
+use std::cell::{Cell, RefCell};
+use std::fs::File;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::panic::AssertUnwindSafe;
+use std::path::{Component, Path, PathBuf};
+use std::rc::Rc;
+
+use commitlog::{
+    BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX, OpenMode,
+    PathEntry,
+};
+use futures_lite::FutureExt;
+use glommio::io::{DmaFile, OpenOptions};
+use nix::errno::Errno;
+
+use crate::blocking::blocking;
+use crate::buffer::{Buffer, FreeList, ReadBuffer};
+use crate::errno::{disk_error, runtime_error};
+use crate::lock::LOCK_NAME;
+use crate::platform::panic_text;
+use crate::wake::gated;
+
+/// What the free list above the slab keeps where nobody says otherwise.
+pub const FREE_LIST_BYTES: usize = 8 << 20;
+
+/// The data directory as one executor sees it.
+#[derive(Debug, Clone)]
+pub struct GlommioDisk {
+    shared: Rc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    root: PathBuf,
+    free: Rc<RefCell<FreeList>>,
+    primed: Cell<bool>,
+}
+
+impl GlommioDisk {
+    /// The disk below `root`, which must exist. To be made and used inside one executor.
+    pub fn new(root: impl Into<PathBuf>) -> Self {
+        Self::with_free_list(root, FREE_LIST_BYTES)
+    }
+
+    /// The same with a bound of its own for the free list.
+    pub fn with_free_list(root: impl Into<PathBuf>, free_list_bytes_max: usize) -> Self {
+        let free = FreeList::new(free_list_bytes_max);
+        Self { shared: Rc::new(Shared { root: root.into(), free, primed: Cell::new(false) }) }
+    }
+
+    /// The directory that paths are relative to.
+    pub fn root(&self) -> &Path {
+        &self.shared.root
+    }
+
+    /// Lets glommio look at the device through a file that holds bytes, before any other file is opened.
+    ///
+    /// glommio asks each device once per thread whether it can poll, by reading from the first file opened there. An empty
+    /// file makes it believe that it can; every later read would then fail with EOPNOTSUPP. [`Disk::open`] calls this too.
+    ///
+    /// Errors  the device's own; `Io` with EINVAL where direct I/O is refused or needs more than [`BLOCK_BYTES`].
+    pub async fn prime(&self) -> DiskResult<()> {
+        if self.shared.primed.get() {
+            return Ok(());
+        }
+        let lock = self.shared.root.join(LOCK_NAME);
+        let is_filled = |path: &Path| path.metadata().is_ok_and(|facts| facts.len() > 0);
+        let file = if is_filled(&lock) {
+            open_direct(&lock, OpenMode::Read).await?
+        } else {
+            let executor = glommio::executor().id();
+            let name = format!(".probe-{}-{executor}", std::process::id());
+            let probe = self.shared.root.join(name);
+            let created = probe.clone();
+            blocking(move || std::fs::write(created, [0; BLOCK_BYTES])).await?;
+            let opened = open_direct(&probe, OpenMode::Read).await;
+            blocking(move || std::fs::remove_file(probe)).await?;
+            opened?
+        };
+        if file.alignment() > BLOCK_BYTES as u64 {
+            return Err(DiskError::Io { errno: Errno::EINVAL as i32 });
+        }
+        self.shared.primed.set(true);
+        Ok(())
+    }
+
+    fn resolve(&self, path: &str) -> DiskResult<PathBuf> {
+        let relative = Path::new(path);
+        if relative.components().all(|part| matches!(part, Component::Normal(_))) {
+            Ok(self.shared.root.join(relative))
+        } else {
+            Err(DiskError::Denied { errno: Errno::EINVAL as i32 })
+        }
+    }
+}
+
+/// Opens with direct I/O. glommio panics where `/sys` is masked or the path vanished between two of its steps.
+async fn open_direct(path: &Path, mode: OpenMode) -> DiskResult<DmaFile> {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    match mode {
+        OpenMode::Read => {}
+        OpenMode::ReadWrite => {
+            options.write(true);
+        }
+        OpenMode::CreateNew => {
+            options.write(true).create_new(true);
+        }
+    }
+    match AssertUnwindSafe(gated(options.dma_open(path))).catch_unwind().await {
+        Ok(opened) => opened.map_err(|error| runtime_error(&error)),
+        Err(panic) => {
+            let panic = panic_text(panic.as_ref());
+            tracing::error!(path = %path.display(), panic, "the runtime could not open a file");
+            Err(DiskError::Io { errno: 0 })
+        }
+    }
+}
+
+impl Disk for GlommioDisk {
+    type Buffer = Buffer;
+    type ReadBuffer = ReadBuffer;
+    type File = GlommioFile;
+
+    fn allocate(&self, bytes: usize) -> Buffer {
+        Buffer::allocate(&self.shared.free, bytes)
+    }
+
+    async fn open(&self, path: &str, mode: OpenMode) -> DiskResult<GlommioFile> {
+        let path = self.resolve(path)?;
+        self.prime().await?;
+        Ok(GlommioFile { file: open_direct(&path, mode).await? })
+    }
+
+    async fn create_dir(&self, path: &str) -> DiskResult<()> {
+        let path = self.resolve(path)?;
+        blocking(move || std::fs::create_dir(path)).await
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
+        let (from, to) = (self.resolve(from)?, self.resolve(to)?);
+        blocking(move || rename(&from, &to)).await
+    }
+
+    async fn remove(&self, path: &str) -> DiskResult<()> {
+        let path = self.resolve(path)?;
+        blocking(move || std::fs::remove_file(path)).await
+    }
+
+    async fn remove_dir(&self, path: &str) -> DiskResult<()> {
+        let path = self.resolve(path)?;
+        blocking(move || std::fs::remove_dir(path)).await
+    }
+
+    async fn list(&self, path: &str) -> DiskResult<Vec<PathEntry>> {
+        let path = self.resolve(path)?;
+        blocking(move || list(&path)).await
+    }
+
+    async fn sync_dir(&self, path: &str) -> DiskResult<()> {
+        let path = self.resolve(path)?;
+        blocking(move || File::open(path)?.sync_all()).await
+    }
+
+    async fn free_bytes(&self) -> DiskResult<u64> {
+        let root = self.shared.root.clone();
+        let facts = blocking(move || Ok(nix::sys::statvfs::statvfs(&root)?)).await?;
+        Ok(facts.blocks_available().saturating_mul(facts.fragment_size()))
+    }
+}
+
+/// Renames; a directory never replaces another, which the plain call would do to an empty one.
+fn rename(from: &Path, to: &Path) -> std::io::Result<()> {
+    if from.symlink_metadata()?.is_dir() && to.symlink_metadata().is_ok() {
+        return Err(Errno::EEXIST.into());
+    }
+    std::fs::rename(from, to)
+}
+
+fn list(path: &Path) -> std::io::Result<Vec<PathEntry>> {
+    let mut entries = Vec::new();
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        // Gone between the listing and the look: it is as if it had gone before.
+        let Ok(facts) = entry.metadata() else { continue };
+        let (name, is_text) = match entry.file_name().into_string() {
+            Ok(name) => (name, true),
+            Err(name) => (name.to_string_lossy().into_owned(), false),
+        };
+        let kind = if !is_text {
+            EntryKind::Other
+        } else if facts.is_file() {
+            EntryKind::File { bytes: facts.len() }
+        } else if facts.is_dir() {
+            EntryKind::Directory
+        } else {
+            EntryKind::Other
+        };
+        entries.push(PathEntry { name, kind });
+    }
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+/// An open file. Dropping it closes it.
+#[derive(Debug)]
+pub struct GlommioFile {
+    file: DmaFile,
+}
+
+impl GlommioFile {
+    fn descriptor(&self) -> BorrowedFd<'_> {
+        // SAFETY: `self.file` keeps the descriptor open for as long as it lives, and the borrow does not outlive `self`.
+        unsafe { BorrowedFd::borrow_raw(self.file.as_raw_fd()) }
+    }
+
+    fn duplicate(&self) -> DiskResult<OwnedFd> {
+        self.descriptor().try_clone_to_owned().map_err(|error| disk_error(&error))
+    }
+}
+
+impl DiskFile for GlommioFile {
+    type Buffer = Buffer;
+    type ReadBuffer = ReadBuffer;
+
+    async fn write_rc_at(&self, buffer: Rc<Buffer>, position: u64) -> DiskResult<()> {
+        let memory = buffer.memory();
+        let asked = memory.len();
+        assert!(position.is_multiple_of(BLOCK_BYTES as u64), "a write starts at a block");
+        assert!(asked.is_multiple_of(BLOCK_BYTES), "a write covers whole blocks");
+        assert!(asked <= IO_BYTES_MAX, "a write is split above the bound");
+        let done = gated(self.file.write_rc_at(memory, position))
+            .await
+            .map_err(|error| runtime_error(&error))?;
+        if done == asked { Ok(()) } else { Err(DiskError::Short { done, asked }) }
+    }
+
+    async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<ReadBuffer> {
+        assert!(position.is_multiple_of(BLOCK_BYTES as u64), "a read starts at a block");
+        assert!(bytes.is_multiple_of(BLOCK_BYTES), "a read covers whole blocks");
+        assert!(bytes <= IO_BYTES_MAX, "a read is split above the bound");
+        let read = gated(self.file.read_at_aligned(position, bytes)).await;
+        read.map(ReadBuffer).map_err(|error| runtime_error(&error))
+    }
+
+    async fn data_sync(&self) -> DiskResult<()> {
+        gated(self.file.fdatasync()).await.map_err(|error| runtime_error(&error))
+    }
+
+    async fn full_sync(&self) -> DiskResult<()> {
+        let file = File::from(self.duplicate()?);
+        blocking(move || file.sync_all()).await
+    }
+
+    async fn truncate(&self, bytes: u64) -> DiskResult<()> {
+        let file = File::from(self.duplicate()?);
+        blocking(move || file.set_len(bytes)).await
+    }
+
+    async fn size(&self) -> DiskResult<u64> {
+        // An open file's inode is in memory: this does not wait for the device.
+        let facts = nix::sys::stat::fstat(self.descriptor());
+        let facts = facts.map_err(|errno| disk_error(&errno.into()))?;
+        u64::try_from(facts.st_size).map_err(|_| DiskError::Io { errno: 0 })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! What is checked before the first core starts, each failure one clear line and an exit code.
+//!
+//! Owns [`StartError`] and the checks. They run on the starting thread, before any ring exists, because the runtime answers
+//! most of these with a panic. Must never change anything but limits, the data directory's existence and its probe file.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use commitlog::BLOCK_BYTES;
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+
+use crate::exit::ExitReason;
+use crate::lock::LockError;
+
+/// Locked memory that the rings of one process need at least; the runtime refuses below it.
+pub const MEMLOCK_BYTES_MIN: u64 = 512 << 10;
+
+/// Why the process cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The system call is refused.
+    #[error(
+        "io_uring is blocked ({errno}): allow io_uring_setup, io_uring_enter and io_uring_register in the seccomp \
+         profile (docker: --security-opt seccomp=unconfined, or a profile that names them)"
+    )]
+    IoUringSeccomp {
+        /// The system's answer.
+        errno: Errno,
+    },
+    /// The sysctl switches it off.
+    #[error(
+        "io_uring is switched off: kernel.io_uring_disabled = {value}; set it to 0 (sysctl -w kernel.io_uring_disabled=0)"
+    )]
+    IoUringDisabled {
+        /// What the sysctl says.
+        value: u8,
+    },
+    /// The kernel does not have it.
+    #[error(
+        "io_uring is missing ({errno}): a Linux kernel of 5.8 or later built with CONFIG_IO_URING is needed"
+    )]
+    IoUringMissing {
+        /// The system's answer.
+        errno: Errno,
+    },
+    /// Too little memory may be locked.
+    #[error(
+        "memlock limit is {bytes} bytes: the rings need {MEMLOCK_BYTES_MIN}; raise it (ulimit -l, LimitMEMLOCK=, docker: --ulimit memlock=-1)"
+    )]
+    MemoryLock {
+        /// The hard limit.
+        bytes: u64,
+    },
+    /// The data directory could not be made, written or read.
+    #[error("{}: cannot be used as the data directory: {source}", path.display())]
+    DirectoryUnusable {
+        /// What was touched.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file system refuses direct I/O.
+    #[error(
+        "{}: its file system refuses direct I/O ({errno}); put data.dir on ext4 or xfs (in a container: a volume, not the image's overlay)",
+        path.display()
+    )]
+    DirectIoRefused {
+        /// The directory.
+        path: PathBuf,
+        /// The system's answer.
+        errno: Errno,
+    },
+    /// The lock.
+    #[error(transparent)]
+    Lock(#[from] LockError),
+    /// A thread, a ring or its memory could not be had.
+    #[error("{core}: cannot start: {cause}")]
+    Core {
+        /// The thread's name.
+        core: String,
+        /// What the runtime said.
+        cause: String,
+    },
+    /// The stop signals could not be caught.
+    #[error("signals cannot be handled ({errno})")]
+    Signals {
+        /// The system's answer.
+        errno: Errno,
+    },
+}
+
+impl StartError {
+    /// The exit code that belongs to it.
+    pub fn reason(&self) -> ExitReason {
+        match self {
+            Self::IoUringSeccomp { .. }
+            | Self::IoUringDisabled { .. }
+            | Self::IoUringMissing { .. } => ExitReason::IoUringBlocked,
+            Self::MemoryLock { .. } => ExitReason::MemoryLock,
+            Self::DirectoryUnusable { .. } | Self::DirectIoRefused { .. } => {
+                ExitReason::DirectoryUnusable
+            }
+            Self::Lock(LockError::Held { .. }) => ExitReason::DirectoryLocked,
+            Self::Lock(LockError::Unusable { .. }) => ExitReason::DirectoryUnusable,
+            Self::Core { .. } | Self::Signals { .. } => ExitReason::CoreFailed,
+        }
+    }
+}
+
+/// How the data directory can be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DirectoryKind {
+    /// Straight to a device.
+    Direct,
+    /// A file system in memory: nothing there survives a power cut.
+    Memory,
+}
+
+/// Checks that a ring can be made, by making the smallest one.
+pub fn check_io_uring() -> Result<(), StartError> {
+    match make_ring() {
+        Ok(ring) => {
+            drop(ring);
+            Ok(())
+        }
+        Err(errno) => Err(io_uring_verdict(errno, disabled_sysctl())),
+    }
+}
+
+fn make_ring() -> Result<OwnedFd, Errno> {
+    // `struct io_uring_params`: 120 bytes, all zero for a plain ring; the kernel fills in the rest.
+    let mut parameters = [0_u64; 15];
+    // SAFETY: the second argument points to writable memory of the size that the kernel expects, alive during the call.
+    let result = unsafe { libc::syscall(libc::SYS_io_uring_setup, 1_u32, parameters.as_mut_ptr()) };
+    let descriptor = Errno::result(result)?;
+    let descriptor = RawFd::try_from(descriptor).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just made this descriptor for us; nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
+}
+
+/// The sysctl, 0 where the kernel does not have it.
+fn disabled_sysctl() -> u8 {
+    let text = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+fn io_uring_verdict(errno: Errno, disabled: u8) -> StartError {
+    match errno {
+        Errno::EPERM | Errno::EACCES if disabled > 0 => {
+            StartError::IoUringDisabled { value: disabled }
+        }
+        Errno::EPERM | Errno::EACCES => StartError::IoUringSeccomp { errno },
+        // Older kernels account rings as locked memory.
+        Errno::ENOMEM => StartError::MemoryLock { bytes: memlock_bytes() },
+        // Some container runtimes answer a blocked call with ENOSYS: the kernel's own list tells the two apart.
+        Errno::ENOSYS if kernel_has_io_uring() => StartError::IoUringSeccomp { errno },
+        _ => StartError::IoUringMissing { errno },
+    }
+}
+
+fn kernel_has_io_uring() -> bool {
+    Path::new("/proc/sys/kernel/io_uring_disabled").exists()
+}
+
+fn memlock_bytes() -> u64 {
+    getrlimit(Resource::RLIMIT_MEMLOCK).map_or(0, |(soft, _)| soft)
+}
+
+/// Checks that the rings' memory may be locked; raises the soft limit where the hard one allows it.
+pub fn check_memlock() -> Result<(), StartError> {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_MEMLOCK) else { return Ok(()) };
+    if soft < hard {
+        // Refused or not: the check below looks at what holds now.
+        let _ = setrlimit(Resource::RLIMIT_MEMLOCK, hard, hard);
+    }
+    let bytes = memlock_bytes();
+    if bytes < MEMLOCK_BYTES_MIN { Err(StartError::MemoryLock { bytes }) } else { Ok(()) }
+}
+
+/// Raises the limit of open files as far as it goes and returns it: partitions and connections both take from it.
+pub fn raise_open_files() -> u64 {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
+    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+        Ok(()) => hard,
+        Err(_) => soft,
+    }
+}
+
+/// Makes the data directory where it is missing, and proves that it can be written and read the way the log does it.
+pub fn check_directory(path: &Path) -> Result<DirectoryKind, StartError> {
+    let unusable =
+        |path: &Path, source| StartError::DirectoryUnusable { path: path.to_owned(), source };
+    std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
+    let probe = path.join(format!(".probe-{}", std::process::id()));
+    let verdict = probe_directory(path, &probe);
+    drop(std::fs::remove_file(&probe));
+    verdict.map_err(|source| match source.raw_os_error().map(Errno::from_raw) {
+        Some(errno @ (Errno::EINVAL | Errno::EOPNOTSUPP)) => {
+            StartError::DirectIoRefused { path: path.to_owned(), errno }
+        }
+        _ => unusable(path, source),
+    })
+}
+
+fn probe_directory(path: &Path, probe: &Path) -> io::Result<DirectoryKind> {
+    let block = AlignedBlock([0x5a; BLOCK_BYTES]);
+    File::create(probe)?.write_all(&block.0)?;
+    if statfs(path)?.filesystem_type() == TMPFS_MAGIC {
+        return Ok(DirectoryKind::Memory);
+    }
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(libc::O_DIRECT).open(probe)?;
+    file.write_all_at(&block.0, 0)?;
+    file.sync_data()?;
+    let mut read = Box::new(AlignedBlock([0; BLOCK_BYTES]));
+    (&file).read_exact(&mut read.0)?;
+    if read.0 == block.0 { Ok(DirectoryKind::Direct) } else { Err(Errno::EIO.into()) }
+}
+
+#[repr(align(4096))]
+struct AlignedBlock([u8; BLOCK_BYTES]);
+
+#[cfg(test)]
+mod tests;

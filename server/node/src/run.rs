@@ -1,0 +1,423 @@
+//! Starts the executors, waits for the end, and says why it came.
+//!
+//! Owns the start-up order, the threads and the signals. Nothing of the broker is known here: each core runs the future it
+//! was given. Must never leave a core running after `run` returns.
+//!
+//! ```text
+//! run ─ checks ─ lock ─ signals blocked ─┬─ thread data-0 ─ executor ─ prime disk ─ join mesh ─ data_core(context)
+//!                                        ├─ thread data-1 ─ …
+//!                                        └─ thread control ─ … ─ control(context)
+//!     ─ waits: a signal or a core's end ─► stop signal ─► joins all ─► reason
+//! ```
+
+use std::future::Future;
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use futures_lite::FutureExt;
+use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::disk::{FREE_LIST_BYTES, GlommioDisk};
+use crate::exit::ExitReason;
+use crate::lock::DirectoryLock;
+use crate::mesh::{CoreMesh, MeshSeat, seats};
+use crate::platform::{CorePlatform, panic_text};
+use crate::preflight::{self, DirectoryKind, StartError};
+use crate::stop::StopSignal;
+use crate::topology::{self, ShardCount};
+
+/// How long a task of no urgency may run before it is asked to give way. glommio's own value, 100 ms, would let a polite
+/// background task delay a request by half a second.
+const PREEMPT_SLICE: Duration = Duration::from_micros(200);
+/// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting.
+const BLOCKING_THREADS: usize = 2;
+/// The control executor and client commands move little.
+const SMALL_IO_MEMORY_BYTES: usize = 1 << 20;
+const SMALL_RING_DEPTH: usize = 128;
+
+/// What `run` starts.
+#[derive(Debug, Clone)]
+pub struct NodeOptions {
+    /// The data directory; made where it is missing.
+    pub data_dir: PathBuf,
+    /// How many data cores.
+    pub shards: ShardCount,
+    /// Memory of each data core for transfers, registered with its ring. All of it is resident.
+    pub io_memory_bytes: usize,
+    /// What each core keeps above it for reuse.
+    pub free_list_bytes_max: usize,
+    /// Requests that a ring takes at once.
+    pub ring_depth: usize,
+    /// How long a data core looks for work before it sleeps: saves about 20 µs a round trip and burns the core.
+    pub spin: Duration,
+    /// Room of each queue between two cores.
+    pub mesh_message_count_max: usize,
+}
+
+impl NodeOptions {
+    /// The defaults for `data_dir`.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            shards: ShardCount::Auto,
+            io_memory_bytes: 16 << 20,
+            free_list_bytes_max: FREE_LIST_BYTES,
+            ring_depth: 512,
+            spin: Duration::ZERO,
+            mesh_message_count_max: 1024,
+        }
+    }
+}
+
+/// What a core is given.
+#[derive(Debug)]
+pub struct CoreContext<Message: Send> {
+    /// Its view of the machine.
+    pub platform: CorePlatform,
+    /// Its place among the others; data cores from 0, then the control executor.
+    pub mesh: CoreMesh<Message>,
+    /// The wish to stop, to be heard and, by whoever must, to be uttered.
+    pub stop: StopSignal,
+    /// How many data cores there are.
+    pub shard_count: u16,
+    /// Whether the data directory survives a power cut.
+    pub directory_kind: DirectoryKind,
+    /// How many files and sockets this process may have open.
+    pub open_files_max: u64,
+}
+
+/// Runs a node until it is told to stop, and says why it ended.
+///
+/// Order   checks, lock, then all cores at once. `SIGTERM` and `SIGINT` become the stop signal; a second one ends the process
+///         at once with [`ExitReason::Forced`]. The first core to end, for whatever reason, stops the others.
+/// Errors  [`StartError`] where nothing was started, or a core could not be: print it and exit with its reason.
+pub fn run<Message, Data, DataFuture, Control, ControlFuture>(
+    options: &NodeOptions,
+    data_core: Data,
+    control: Control,
+) -> Result<ExitReason, StartError>
+where
+    Message: Send + 'static,
+    Data: Fn(CoreContext<Message>) -> DataFuture + Clone + Send + 'static,
+    DataFuture: Future<Output = ExitReason> + 'static,
+    Control: FnOnce(CoreContext<Message>) -> ControlFuture + Send + 'static,
+    ControlFuture: Future<Output = ExitReason> + 'static,
+{
+    check_process()?;
+    let open_files_max = preflight::raise_open_files();
+    let directory_kind = preflight::check_directory(&options.data_dir)?;
+    let _lock = DirectoryLock::acquire(&options.data_dir)?;
+    let signals = Signals::block()?;
+    let placement = topology::placement(options.shards, &topology::cpus());
+    let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");
+    let mut seats = seats(shard_count + 1, options.mesh_message_count_max);
+    let control_seat = seats.pop().expect("the control executor has a seat");
+
+    let mut cores = Cores::new(signals)?;
+    let plan = |name: String, cpu, io_memory_bytes, ring_depth| CorePlan {
+        name,
+        cpu,
+        io_memory_bytes,
+        ring_depth,
+        spin: options.spin,
+        data_dir: options.data_dir.clone(),
+        free_list_bytes_max: options.free_list_bytes_max,
+        shard_count,
+        directory_kind,
+        open_files_max,
+    };
+    for (shard, (seat, cpu)) in seats.into_iter().zip(placement).enumerate() {
+        let name = format!("data-{shard}");
+        let plan = plan(name, cpu, options.io_memory_bytes, options.ring_depth);
+        cores.start(plan, seat, data_core.clone())?;
+    }
+    let plan = plan("control".to_owned(), None, SMALL_IO_MEMORY_BYTES, SMALL_RING_DEPTH);
+    cores.start(plan, control_seat, control)?;
+    cores.wait()
+}
+
+/// Runs one future on an executor of its own in this thread: client commands and tests.
+pub fn run_local<F: Future>(future: F) -> Result<F::Output, StartError> {
+    check_process()?;
+    let builder = LocalExecutorBuilder::new(Placement::Unbound)
+        .name("local")
+        .io_memory(SMALL_IO_MEMORY_BYTES)
+        .ring_depth(SMALL_RING_DEPTH);
+    Ok(make_executor("local", builder)?.run(future))
+}
+
+fn check_process() -> Result<(), StartError> {
+    // A peer that goes away while we write is an error of that connection, not the end of the process.
+    // SAFETY: ignoring a signal installs no handler of ours.
+    unsafe { signal(Signal::SIGPIPE, SigHandler::SigIgn) }
+        .map_err(|errno| StartError::Signals { errno })?;
+    preflight::check_memlock()?;
+    preflight::check_io_uring()
+}
+
+/// glommio panics where the kernel lacks an operation, `/sys` is masked or a CPU is offline.
+fn make_executor(core: &str, builder: LocalExecutorBuilder) -> Result<LocalExecutor, StartError> {
+    let builder = builder
+        .preempt_timer(PREEMPT_SLICE)
+        .blocking_thread_pool_placement(PoolPlacement::Unbound(BLOCKING_THREADS));
+    let failed = |cause: String| StartError::Core { core: core.to_owned(), cause };
+    match catch_unwind(AssertUnwindSafe(|| builder.make())) {
+        Ok(made) => made.map_err(|error| failed(error.to_string())),
+        Err(panic) => Err(failed(panic_text(panic.as_ref()).to_owned())),
+    }
+}
+
+/// One core before it runs.
+#[derive(Debug)]
+struct CorePlan {
+    name: String,
+    cpu: Option<usize>,
+    io_memory_bytes: usize,
+    ring_depth: usize,
+    spin: Duration,
+    data_dir: PathBuf,
+    free_list_bytes_max: usize,
+    shard_count: u16,
+    directory_kind: DirectoryKind,
+    open_files_max: u64,
+}
+
+impl CorePlan {
+    fn executor(&self) -> Result<LocalExecutor, StartError> {
+        let builder = |placement| {
+            LocalExecutorBuilder::new(placement)
+                .name(&self.name)
+                .io_memory(self.io_memory_bytes)
+                .ring_depth(self.ring_depth)
+                .spin_before_park(self.spin)
+        };
+        let Some(cpu) = self.cpu else {
+            return make_executor(&self.name, builder(Placement::Unbound));
+        };
+        match make_executor(&self.name, builder(Placement::Fixed(cpu))) {
+            Ok(executor) => Ok(executor),
+            Err(error) => {
+                // Placement reads /sys, which a container may mask; an unpinned core is slower and right.
+                tracing::warn!(core = self.name, cpu, %error, "the core cannot be pinned");
+                make_executor(&self.name, builder(Placement::Unbound))
+            }
+        }
+    }
+
+    /// The whole life of a core, on its own thread.
+    fn run<Message, Main, MainFuture>(
+        self,
+        seat: MeshSeat<Message>,
+        stop: StopSignal,
+        main: Main,
+    ) -> Result<ExitReason, StartError>
+    where
+        Message: Send + 'static,
+        Main: FnOnce(CoreContext<Message>) -> MainFuture,
+        MainFuture: Future<Output = ExitReason> + 'static,
+    {
+        let executor = self.executor()?;
+        executor.run(async move {
+            let disk = GlommioDisk::with_free_list(&self.data_dir, self.free_list_bytes_max);
+            disk.prime().await.map_err(|error| unusable(&self.data_dir, &error))?;
+            let context = CoreContext {
+                platform: CorePlatform::new(disk),
+                mesh: seat.join().await,
+                stop,
+                shard_count: self.shard_count,
+                directory_kind: self.directory_kind,
+                open_files_max: self.open_files_max,
+            };
+            match AssertUnwindSafe(main(context)).catch_unwind().await {
+                Ok(reason) => Ok(reason),
+                Err(panic) => {
+                    let panic = panic_text(panic.as_ref());
+                    tracing::error!(core = self.name, panic, "the core's main task panicked");
+                    Ok(ExitReason::Bug)
+                }
+            }
+        })
+    }
+}
+
+fn unusable(path: &Path, error: &commitlog::DiskError) -> StartError {
+    let source = std::io::Error::other(error.to_string());
+    StartError::DirectoryUnusable { path: path.to_owned(), source }
+}
+
+/// The signals that ask for a stop, as a descriptor.
+#[derive(Debug)]
+struct Signals {
+    descriptor: SignalFd,
+    before: SigSet,
+}
+
+impl Signals {
+    /// Blocks them in this thread, and so in every thread it starts.
+    fn block() -> Result<Self, StartError> {
+        let failed = |errno| StartError::Signals { errno };
+        let mut mask = SigSet::empty();
+        mask.add(Signal::SIGTERM);
+        mask.add(Signal::SIGINT);
+        let before = SigSet::thread_get_mask().map_err(failed)?;
+        mask.thread_block().map_err(failed)?;
+        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
+        let descriptor = SignalFd::with_flags(&mask, flags).map_err(failed)?;
+        Ok(Self { descriptor, before })
+    }
+
+    fn next(&self) -> Option<Signal> {
+        let info = self.descriptor.read_signal().ok().flatten()?;
+        i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}
+
+/// How one core ended.
+type CoreEnd = (String, Result<ExitReason, StartError>);
+
+/// Tells the waiting thread that a core has ended, even if it ended in a panic.
+struct EndNotice {
+    end: Option<CoreEnd>,
+    ends: Sender<CoreEnd>,
+    wake: Arc<EventFd>,
+}
+
+impl EndNotice {
+    fn note(&mut self, end: CoreEnd) {
+        self.end = Some(end);
+    }
+}
+
+impl Drop for EndNotice {
+    fn drop(&mut self) {
+        if let Some(end) = self.end.take() {
+            // Fails only where nobody waits any more.
+            drop(self.ends.send(end));
+            let _ = self.wake.write(1);
+        }
+    }
+}
+
+/// The running cores.
+struct Cores {
+    signals: Signals,
+    stop: StopSignal,
+    threads: Vec<JoinHandle<()>>,
+    ends_in: Sender<CoreEnd>,
+    ends: Receiver<CoreEnd>,
+    wake: Arc<EventFd>,
+}
+
+impl Cores {
+    fn new(signals: Signals) -> Result<Self, StartError> {
+        let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
+        let wake = EventFd::from_flags(flags).map_err(|errno| StartError::Signals { errno })?;
+        let (ends_in, ends) = channel();
+        let wake = Arc::new(wake);
+        Ok(Self { signals, stop: StopSignal::default(), threads: Vec::new(), ends_in, ends, wake })
+    }
+
+    fn start<Message, Main, MainFuture>(
+        &mut self,
+        plan: CorePlan,
+        seat: MeshSeat<Message>,
+        main: Main,
+    ) -> Result<(), StartError>
+    where
+        Message: Send + 'static,
+        Main: FnOnce(CoreContext<Message>) -> MainFuture + Send + 'static,
+        MainFuture: Future<Output = ExitReason> + 'static,
+    {
+        let name = plan.name.clone();
+        let stop = self.stop.clone();
+        let mut notice = EndNotice {
+            end: Some((name.clone(), Ok(ExitReason::Bug))),
+            ends: self.ends_in.clone(),
+            wake: self.wake.clone(),
+        };
+        let life = move || {
+            let name = plan.name.clone();
+            let end = plan.run(seat, stop, main);
+            notice.note((name, end));
+        };
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(life);
+        let thread =
+            thread.map_err(|error| StartError::Core { core: name, cause: error.to_string() });
+        match thread {
+            Ok(thread) => self.threads.push(thread),
+            Err(error) => {
+                // The seats of the cores that will not start are dropped by the caller: the others can then end.
+                self.stop.request();
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until every core has ended; the first end that was not asked for decides the reason.
+    fn wait(mut self) -> Result<ExitReason, StartError> {
+        let mut verdict = Ok(ExitReason::Done);
+        let mut left = self.threads.len();
+        while left > 0 {
+            self.sleep();
+            self.take_signals();
+            while let Ok((core, end)) = self.ends.try_recv() {
+                left -= 1;
+                let is_first = !self.stop.is_requested();
+                if is_first && matches!(end, Ok(ExitReason::Done)) {
+                    tracing::info!(core, "the core has ended; stopping the others");
+                }
+                self.stop.request();
+                if matches!(verdict, Ok(ExitReason::Done)) {
+                    verdict = end;
+                }
+            }
+        }
+        for thread in self.threads.drain(..) {
+            if thread.join().is_err() && matches!(verdict, Ok(ExitReason::Done)) {
+                verdict = Ok(ExitReason::Bug);
+            }
+        }
+        verdict
+    }
+
+    /// Until a signal or an end arrives.
+    fn sleep(&self) {
+        let mut sources = [
+            PollFd::new(self.signals.descriptor.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
+        ];
+        // Interrupted or not: the caller looks at both anyway.
+        let _ = poll(&mut sources, PollTimeout::NONE);
+        let _ = self.wake.read();
+    }
+
+    fn take_signals(&self) {
+        while let Some(signal) = self.signals.next() {
+            if self.stop.is_requested() {
+                tracing::warn!(%signal, "a second signal: ending at once, the next start recovers");
+                std::process::exit(i32::from(ExitReason::Forced.number()));
+            }
+            tracing::info!(%signal, "stopping; a second signal ends at once");
+            self.stop.request();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
