@@ -1,0 +1,1 @@
+//! Hostile bytes: refused within bounds, never a panic.
