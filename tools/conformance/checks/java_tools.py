@@ -1,0 +1,143 @@
+"""Apache Kafka's own command-line tools, unmodified, as operators use them."""
+
+import re
+
+from harness import clients
+from harness.clients import CODECS
+from harness.report import expect, expect_equal
+
+from . import Check, Context
+
+# The records of a producer-perf-test, enough for several batches in flight.
+PERF_RECORDS = 20_000
+
+
+def topics(context: Context) -> None:
+    """kafka-topics creates, lists, describes and deletes."""
+    topic = context.name("java-topics")
+    config = ("--config", "segment.bytes=2097152")
+    out = context.tools.tool("topics", "--create", "--topic", topic, "--partitions", "3", *config)
+    expect_equal("create", out.strip(), f"Created topic {topic}.")
+    expect(topic in context.tools.tool("topics", "--list").split(), f"{topic} is not listed")
+    lines = context.tools.tool("topics", "--describe", "--topic", topic).splitlines()
+    fields = dict(part.split(": ", 1) for part in lines[0].strip().split("\t") if ": " in part)
+    expect_equal("partition count", fields["PartitionCount"], "3")
+    expect_equal("replication factor", fields["ReplicationFactor"], "1")
+    expect(len(fields["TopicId"]) == 22, f"topic id {fields['TopicId']}")
+    expect("segment.bytes=2097152" in fields["Configs"], f"configs {fields['Configs']}")
+    described = [re.findall(r"(Partition|Leader|Replicas|Isr): (\d+)", line) for line in lines[1:]]
+    node = dict(described[0])["Leader"]
+    expected = [
+        [("Partition", str(n)), ("Leader", node), ("Replicas", node), ("Isr", node)] for n in range(3)
+    ]
+    expect_equal("partitions", described, expected)
+    context.tools.tool("topics", "--delete", "--topic", topic)
+    expect(topic not in context.tools.tool("topics", "--list").split(), f"{topic} is still listed")
+
+
+def console(context: Context) -> str:
+    """What kafka-console-producer sends, kafka-console-consumer reads from a partition's start."""
+    topic = context.topic("java-console", 2)
+    lines = "".join(f"h:{n}\tkey{n}\tvalue {n}\n" for n in range(200))
+    parse = [
+        word
+        for setting in ("parse.key=true", "parse.headers=true", "null.marker=NULL")
+        for word in ("--reader-property", setting)
+    ]
+    stdin = (lines + "NULL\tnobody\tNULL\n").encode()
+    context.tools.tool("console-producer", "--topic", topic, *parse, stdin=stdin)
+    show = [
+        word
+        for setting in ("print.key=true", "print.headers=true", "print.offset=true")
+        for word in ("--formatter-property", setting)
+    ]
+    seen: list[str] = []
+    for partition in (0, 1):
+        held = clients.consumer(context.bootstrap)
+        end = held.get_watermark_offsets(clients.TopicPartition(topic, partition), 20)[1]
+        held.close()
+        expect(end > 0, f"partition {partition} got no record of 201")
+        out = context.tools.tool(
+            "console-consumer", "--topic", topic, "--partition", str(partition), "--offset", "earliest",
+            "--max-messages", str(end), "--timeout-ms", "20000", *show,
+        )
+        split = [line.split("\t", 1) for line in out.splitlines()]
+        expect_equal("offsets", [offset for offset, _ in split], [f"Offset:{n}" for n in range(end)])
+        seen += [rest for _, rest in split]
+    expected = [*lines.splitlines(), "NO_HEADERS\tnobody\tnull"]
+    expect_equal("records", sorted(seen), sorted(expected))
+    return "201 records, keys, headers, a null value"
+
+
+def get_offsets(context: Context) -> None:
+    """kafka-get-offsets: every special, by number and by name, and a timestamp."""
+    topic = context.topic("java-offsets", 2)
+    client, delivery = clients.producer(context.bootstrap), clients.Delivery()
+    # The largest timestamp is not the last record's: max-timestamp has to look inside the batch.
+    for n in range(10):
+        stamp = 1_700_000_000_000 + (500 if n == 4 else n)
+        client.produce(topic, b"%d" % n, partition=0, timestamp=stamp, on_delivery=delivery)
+    delivery.finish(client, 10)
+    # A partition whose answer is -1 gets no line: so Kafka 4.4 answers on a topic without tiers.
+    rows = {
+        ("-1", "latest"): {"0": "10", "1": "0"},
+        ("-2", "earliest"): {"0": "0", "1": "0"},
+        ("-3", "max-timestamp"): {"0": "4"},
+        ("-4", "earliest-local"): {"0": "0", "1": "0"},
+        ("-5", "latest-tiered"): {},
+        ("-6", "earliest-pending-upload"): {},
+        ("1700000000005",): {"0": "4"},
+        ("1700000000501",): {},
+    }
+    for names, expected in rows.items():
+        for name in names if context.full else names[:1]:
+            out = context.tools.tool("get-offsets", "--topic", topic, "--time", name)
+            split = [line.split(":") for line in out.split()]
+            expect_equal(f"--time {name}", {part: offset for _, part, offset in split}, expected)
+
+
+def perf(codec: str) -> Check:
+    """kafka-producer-perf-test sends with one codec of Java's; librdkafka reads it."""
+
+    def check(context: Context) -> str:
+        topic = context.topic(f"java-perf-{codec}", 2)
+        context.codecs[topic] = codec
+        out = context.tools.tool(
+            "producer-perf-test", "--topic", topic, "--num-records", str(PERF_RECORDS),
+            "--record-size", "500", "--throughput", "-1", "--command-property",
+            f"compression.type={codec}", "acks=all",
+        )
+        last = out.strip().splitlines()[-1]
+        expect(last.startswith(f"{PERF_RECORDS} records sent"), f"it said: {last}")
+        got = clients.read_topic(context.bootstrap, topic, 2)
+        expect_equal("records", len(got), PERF_RECORDS)
+        expect(all(len(message.value()) == 500 for message in got), "a value of another length")
+        return last.split(",")[1].strip()
+
+    return check
+
+
+def console_codecs(context: Context) -> None:
+    """kafka-console-consumer decompresses what librdkafka compressed, codec by codec."""
+    for codec in CODECS:
+        topic = context.topic(f"java-reads-{codec}")
+        client = clients.producer(context.bootstrap, compression_type=codec)
+        delivery = clients.Delivery()
+        values = [f"compressible compressible {n}" for n in range(500)]
+        for value in values:
+            client.produce(topic, value, on_delivery=delivery)
+        delivery.finish(client, 500)
+        out = context.tools.tool(
+            "console-consumer", "--topic", topic, "--partition", "0", "--offset", "earliest",
+            "--max-messages", "500", "--timeout-ms", "20000",
+        )
+        expect_equal(f"values, {codec}", out.splitlines(), values)
+
+
+CHECKS: dict[str, Check] = {
+    "java-topics": topics,
+    "java-console": console,
+    "java-get-offsets": get_offsets,
+    **{f"java-perf-{codec}": perf(codec) for codec in CODECS},
+    "java-console-codecs": console_codecs,
+}

@@ -1,0 +1,75 @@
+"""Apache Kafka's own command-line tools, and kcat, as bounded subprocess calls."""
+
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from .paths import KAFKA_SH
+from .report import CheckFailed, shorten
+
+TOOL_SECONDS_MAX = 60.0
+# Files a call of the dump tool: a JVM start costs a second, an argument list has a limit.
+DUMP_FILES_PER_CALL = 200
+
+
+def run(command: Sequence[str], stdin: bytes = b"", seconds: float = TOOL_SECONDS_MAX) -> str:
+    """Runs a command to its end and returns its stdout; anything but exit 0 fails the check."""
+    done = run_any(command, stdin, seconds)
+    if done.returncode != 0:
+        text = shorten((done.stderr + done.stdout).decode(errors="replace"), 800)
+        raise CheckFailed(f"{' '.join(command[:4])} …: exit code {done.returncode}: {text}")
+    return done.stdout.decode(errors="replace")
+
+
+def run_any(
+    command: Sequence[str], stdin: bytes = b"", seconds: float = TOOL_SECONDS_MAX
+) -> subprocess.CompletedProcess[bytes]:
+    """Runs a command to its end, whatever its exit code; past `seconds` it fails the check."""
+    try:
+        return subprocess.run(
+            list(command), input=stdin, capture_output=True, timeout=seconds, check=False
+        )
+    except subprocess.TimeoutExpired as late:
+        output = shorten((late.stderr or b"") + (late.stdout or b""), 600)
+        raise CheckFailed(f"{' '.join(command[:4])} …: not done after {seconds} s: {output}")
+
+
+class KafkaTools:
+    """Kafka's tools and kcat against one broker."""
+
+    def __init__(self, bootstrap: str) -> None:
+        self.bootstrap = bootstrap
+
+    def tool(self, verb: str, *arguments: str, stdin: bytes = b"") -> str:
+        """`kafka.sh VERB --bootstrap-server … arguments`."""
+        return run([str(KAFKA_SH), verb, "--bootstrap-server", self.bootstrap, *arguments], stdin)
+
+    def kcat(self, *arguments: str, stdin: bytes = b"") -> str:
+        """`kcat -b … arguments`, quiet."""
+        return run(["kcat", "-q", "-b", self.bootstrap, *arguments], stdin)
+
+
+def dump_log_lines(files: Sequence[Path], *arguments: str) -> Iterator[str]:
+    """The lines of Kafka's dump-log over `files`, a few JVMs for all of them.
+
+    Lines of stderr follow those of stdout: that is where an exception would be. (One pipe for both
+    would cut lines in two.) The tool exits 0 even for damage, so callers judge lines; any other
+    exit code fails the check here.
+    """
+    for start in range(0, len(files), DUMP_FILES_PER_CALL):
+        chunk = files[start : start + DUMP_FILES_PER_CALL]
+        names = ",".join(str(file) for file in chunk)
+        command = [str(KAFKA_SH), "dump-log", *arguments, "--files", names]
+        with tempfile.TemporaryFile("w+", errors="replace") as errors:
+            with subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
+            ) as process:
+                assert process.stdout is not None
+                for line in process.stdout:
+                    yield line.rstrip("\n")
+            errors.seek(0)
+            for line in errors:
+                yield line.rstrip("\n")
+        if process.returncode != 0:
+            raise CheckFailed(f"dump-log: exit code {process.returncode} for {len(chunk)} files")
