@@ -29,7 +29,9 @@ def explicit_offsets(context: Context) -> str:
         stamp = 1_600_000_000_000 + n
         sent[n % 3].append((key, value, headers, (1, stamp)))
         optional = {"headers": headers} if headers else {}  # The binding takes no None here.
-        client.produce(topic, value, key, n % 3, delivery, stamp, **optional)
+        client.produce(
+            topic, value, key, n % 3, on_delivery=delivery, timestamp=stamp, **optional
+        )
         client.poll(0)
     delivery.finish(client, 3_000)
     starts = [(0, 0), (1, 7), (2, 999)]

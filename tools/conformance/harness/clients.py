@@ -29,10 +29,17 @@ def create_topic(
     client.create_topics([new], request_timeout=20)[topic].result(30)
 
 
+def dotted(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword names as librdkafka's: `.` for `_`, except in the one name that has a `_`."""
+    return {
+        name if name in QUIET else name.replace("_", "."): value for name, value in config.items()
+    }
+
+
 def producer(bootstrap: str, **config: Any) -> Producer:
     """A producer; keyword names use `_` for librdkafka's `.`."""
     settings = {"bootstrap.servers": bootstrap, "linger.ms": 20, "acks": "all", **QUIET}
-    settings.update({name.replace("_", "."): value for name, value in config.items()})
+    settings.update(dotted(config))
     return Producer(settings)
 
 
@@ -48,7 +55,7 @@ def consumer(bootstrap: str, **config: Any) -> Consumer:
         "fetch.wait.max.ms": 50,
         **QUIET,
     }
-    settings.update({name.replace("_", "."): value for name, value in config.items()})
+    settings.update(dotted(config))
     return Consumer(settings)
 
 

@@ -1,0 +1,204 @@
+"""The kill run: does an acknowledgement survive a killed process?
+
+    kill_run.py [--corelog PATH | --kafka] [--records 1000000] [--kills 20] [--shards 2]
+    kill_run.py --self-test
+
+One librdkafka producer with acks=all writes numbered records while the broker is killed with
+SIGKILL and started again; once idempotent, once not (then with one request in flight). Afterwards
+every partition is read and compared with the acknowledgements: harness/log_checker.py has the
+rules. Prints `acked=N missing=0 reordered=0 duplicated=0` for each; duplicates count only under
+idempotence. Every restart must be ready within a second (ours; the JVM is only measured).
+
+SIGKILL leaves the page cache alone: this says nothing about fsync, the simulator's disk does.
+"""
+
+import argparse
+import struct
+import sys
+import tempfile
+import threading
+import time
+from array import array
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, TopicPartition
+
+from harness import clients
+from harness.broker import Broker, Launch
+from harness.log_checker import NOT_ACKED, OFFSET_UNKNOWN, Verdict, check_partition, self_test
+from harness.paths import target_binary
+from harness.report import CheckFailed, Report, expect
+
+PARTITIONS = 4
+VALUE_BYTES = 100
+RESTART_SECONDS_MAX = 1.0
+RUN_SECONDS_MAX = 900.0
+READ_SECONDS_MAX = 300.0
+NUMBER = struct.Struct(">q")
+
+
+class Acknowledgements:
+    """What the producer was told, per partition and record number."""
+
+    def __init__(self, record_count: int) -> None:
+        per_partition = -(-record_count // PARTITIONS)
+        self.offsets = [array("q", [NOT_ACKED]) * per_partition for _ in range(PARTITIONS)]
+        self.count = 0
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.error = self.error or error
+            return
+        number = NUMBER.unpack_from(message.value())[0]
+        offset = message.offset()
+        self.offsets[message.partition()][number] = offset if offset is not None and offset >= 0 else OFFSET_UNKNOWN
+        self.count += 1
+
+
+class Killer:
+    """A thread that kills and restarts the broker each time another share of records is acked.
+
+    By progress, not by time: every kill falls into traffic, however fast the machine is.
+    """
+
+    def __init__(self, broker: Broker, acks: Acknowledgements, records: int, kills: int) -> None:
+        self.broker, self.acks, self.kills = broker, acks, kills
+        self.marks = [records * (n + 1) // (kills + 1) for n in range(kills)]
+        self.restarts: list[float] = []
+        self.error: BaseException | None = None
+        self.stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        try:
+            for mark in self.marks:
+                while self.acks.count < mark:
+                    if self.stop.wait(0.002):
+                        return
+                self.broker.kill()
+                self.restarts.append(self.broker.start())
+        except BaseException as error:  # Handed to the main thread.
+            self.error = error
+
+
+def produce(broker: Broker, topic: str, records: int, kills: int, idempotent: bool) -> tuple[Acknowledgements, Killer]:
+    """Writes all records through the kills; returns when every one is acknowledged."""
+    acks = Acknowledgements(records)
+    killer = Killer(broker, acks, records, kills)
+    settings = {"enable_idempotence": True} if idempotent else {"max_in_flight_requests_per_connection": 1}
+    client = clients.producer(
+        broker.bootstrap, linger_ms=2, message_timeout_ms=int(1000 * RUN_SECONDS_MAX),
+        reconnect_backoff_ms=20, reconnect_backoff_max_ms=200, retry_backoff_ms=20,
+        # Small requests, so that a kill finds some half way: written and not yet answered.
+        batch_num_messages=500, queue_buffering_max_messages=20_000, log_level=0, **settings,
+    )
+    filler = b"x" * (VALUE_BYTES - NUMBER.size)
+    deadline = time.monotonic() + RUN_SECONDS_MAX
+    killer.thread.start()
+    try:
+        for n in range(records):
+            value = NUMBER.pack(n // PARTITIONS) + filler
+            while True:
+                try:
+                    client.produce(topic, value, partition=n % PARTITIONS, on_delivery=acks)
+                    break
+                except BufferError:
+                    client.poll(0.01)
+                    expect(killer.error is None, f"restart: {killer.error}")
+                    expect(time.monotonic() < deadline, f"{acks.count} acked after {RUN_SECONDS_MAX} s")
+            if n % 256 == 0:
+                client.poll(0)
+        while client.flush(1.0):
+            expect(killer.error is None, f"restart: {killer.error}")
+            expect(time.monotonic() < deadline, f"{acks.count} acked after {RUN_SECONDS_MAX} s")
+    finally:
+        killer.stop.set()
+        killer.thread.join(120)
+    expect(acks.error is None, f"delivery failed: {acks.error}")
+    expect(killer.error is None, f"restart: {killer.error}")
+    expect(len(killer.restarts) == kills, f"{len(killer.restarts)} kills of {kills}")
+    return acks, killer
+
+
+def read_partition(broker: Broker, topic: str, partition: int) -> "array[int]":
+    """The record numbers of a partition by offset; offsets must be 0, 1, 2, …"""
+    client = clients.consumer(broker.bootstrap)
+    client.assign([TopicPartition(topic, partition, 0)])
+    held: array[int] = array("q")
+    deadline = time.monotonic() + READ_SECONDS_MAX
+    try:
+        while True:
+            expect(time.monotonic() < deadline, f"{topic}-{partition}: no end after {READ_SECONDS_MAX} s")
+            for message in client.consume(10_000, 0.5):
+                error = message.error()
+                if error is None:
+                    if message.offset() != len(held):
+                        raise CheckFailed(f"offset {message.offset()} follows {len(held) - 1}")
+                    held.append(NUMBER.unpack_from(message.value())[0])
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return held
+                else:
+                    raise CheckFailed(f"{topic}-{partition}: {error}")
+    finally:
+        client.close()
+
+
+def judge(acks: Acknowledgements, logs: list["array[int]"]) -> Verdict:
+    """The verdict over all partitions."""
+    verdict = Verdict()
+    for offsets, held in zip(acks.offsets, logs, strict=True):
+        check_partition(offsets, held, verdict)
+    return verdict
+
+
+def run(launch: Launch, options: argparse.Namespace, idempotent: bool) -> str:
+    """One whole run; returns its line."""
+    with tempfile.TemporaryDirectory(prefix="kill-run-") as scratch:
+        broker = Broker(launch, Path(scratch) / "data")
+        try:
+            broker.start()
+            topic = "idempotent" if idempotent else "plain"
+            clients.create_topic(broker.bootstrap, topic, PARTITIONS)
+            begin = time.monotonic()
+            acks, killer = produce(broker, topic, options.records, options.kills, idempotent)
+            seconds = time.monotonic() - begin
+            logs = [read_partition(broker, topic, partition) for partition in range(PARTITIONS)]
+        finally:
+            broker.close()
+    verdict = judge(acks, logs)
+    slowest = max(killer.restarts, default=0.0)
+    line = f"{verdict.line()} kills={len(killer.restarts)} restart_max_ms={1000 * slowest:.0f} seconds={seconds:.1f}"
+    expect(verdict.acked == options.records, f"not every record was acked: {line}")
+    expect(verdict.missing == verdict.reordered == verdict.invented == 0, line)
+    expect(not idempotent or verdict.duplicated == 0, line)
+    expect(not launch.is_corelog or slowest <= RESTART_SECONDS_MAX, f"a restart took too long: {line}")
+    # The same checker, on this very log with one acked record taken out: it must see it.
+    victim = next(n for n, held in enumerate(logs) if len(held))
+    logs[victim].pop(len(logs[victim]) // 2)
+    expect(judge(acks, logs).missing > 0, "the checker does not see a record removed on purpose")
+    return line
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    which.add_argument("--kafka", action="store_true", help="run against the reference broker")
+    parser.add_argument("--records", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=20)
+    parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument("--self-test", action="store_true", help="only try the checker on damaged logs")
+    options, report = parser.parse_args(), Report()
+    report.run("kill/self-test", lambda: expect(not self_test(), "; ".join(self_test())))
+    if not options.self_test:
+        kind = "kafka" if options.kafka else "corelog"
+        launch = Launch(kind, options.corelog or target_binary("corelog"), options.shards)
+        report.run("kill/idempotent", lambda: run(launch, options, True))
+        report.run("kill/one-in-flight", lambda: run(launch, options, False))
+    return report.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
