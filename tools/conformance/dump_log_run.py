@@ -23,7 +23,7 @@ from pathlib import Path
 from confluent_kafka import TopicPartition
 
 from harness import clients, raw
-from harness.broker import Broker, Launch
+from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.clients import CODECS, Delivery
 from harness.dump_judge import judge_indexes, judge_logs, judge_snapshots
 from harness.kafka_tools import run, run_any
@@ -352,4 +352,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_children_on_sigterm()
     sys.exit(main())

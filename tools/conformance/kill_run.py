@@ -24,7 +24,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, TopicPartition
 
 from harness import clients
-from harness.broker import Broker, Launch
+from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.log_checker import NOT_ACKED, OFFSET_UNKNOWN, Verdict, check_partition, self_test
 from harness.paths import target_binary
 from harness.report import CheckFailed, Report, expect
@@ -201,4 +201,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_children_on_sigterm()
     sys.exit(main())

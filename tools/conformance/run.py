@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from checks import Context, bad_input, confluent, dump, java_tools, kcat, shards
-from harness.broker import Broker, Launch
+from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.kafka_tools import KafkaTools
 from harness.paths import target_binary
 from harness.report import Report
@@ -74,4 +74,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    end_children_on_sigterm()
     sys.exit(main())
