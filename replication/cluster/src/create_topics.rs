@@ -1,0 +1,419 @@
+//! Creating topics: which records would do it, or why not (MD-4, MD-5, MD-6).
+//!
+//! Owns the checks, the defaults, the placement of replicas and the dealing of slots. It plans against the image and changes
+//! nothing; identities are the caller's random numbers. Each topic of a request stands or falls alone.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+
+use record::{LeaderEpoch, NodeId, PartitionIndex, Slot, TopicId};
+
+use crate::effective::{BrokerConfigs, DescribedConfig};
+use crate::image::{Image, PARTITIONS_PER_TOPIC_MAX, REPLICAS_MAX};
+use crate::records::{MetadataRecord, PartitionState};
+use crate::topic_config::{Accepted, check_topic_config};
+use crate::topic_name::{METADATA_TOPIC, NameRefusal, check_topic_name, collision_form};
+use crate::{ConfigRefusal, Decision};
+
+/// Partitions that one request may create: its records stay below one batch of 1 MiB.
+pub const PARTITIONS_PER_REQUEST_MAX: usize = 10_000;
+
+/// What the counts of a topic are where the request leaves them open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CreateDefaults {
+    /// `num.partitions`.
+    pub partition_count: i32,
+    /// `default.replication.factor`.
+    pub replication_factor: i16,
+    /// Partitions the cluster may have in all: what open files and memory allow.
+    pub partitions_max: usize,
+}
+
+/// A topic to create.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTopic<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// Its identity: 16 bytes of the system's random numbers.
+    pub id: TopicId,
+    /// How many partitions; -1 for the default.
+    pub partition_count: i32,
+    /// How many replicas of each; -1 for the default.
+    pub replication_factor: i16,
+    /// Replicas by partition, instead of both counts.
+    pub assignments: Vec<(PartitionIndex, Vec<NodeId>)>,
+    /// Configurations by name.
+    pub configs: Vec<(&'a str, Option<&'a str>)>,
+}
+
+impl<'a> NewTopic<'a> {
+    /// A topic with the default of everything: what auto-creation makes.
+    #[must_use]
+    pub fn with_defaults(name: &'a str, id: TopicId) -> Self {
+        Self {
+            name,
+            id,
+            partition_count: -1,
+            replication_factor: -1,
+            assignments: Vec::new(),
+            configs: Vec::new(),
+        }
+    }
+}
+
+/// Whether to create, or only to say what would happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Intent {
+    /// Create.
+    Create,
+    /// Check everything, create nothing.
+    ValidateOnly,
+}
+
+/// A request to create topics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateTopics<'a> {
+    /// The topics.
+    pub topics: Vec<NewTopic<'a>>,
+    /// Whether to create them.
+    pub intent: Intent,
+    /// What open counts become.
+    pub defaults: CreateDefaults,
+    /// The node that answers: its options are what the new topic falls back on.
+    pub node: NodeId,
+}
+
+/// A topic that is created, or would be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreatedTopic {
+    /// Its identity; zero where it was only validated.
+    pub id: TopicId,
+    /// How many partitions.
+    pub partition_count: usize,
+    /// How many replicas of each.
+    pub replication_factor: usize,
+    /// Its effective configurations.
+    pub configs: Vec<DescribedConfig>,
+}
+
+/// What became of one topic of a request.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CreateOutcome {
+    /// Its name, as it was sent.
+    pub name: String,
+    /// What became of it.
+    pub result: Result<CreatedTopic, CreateRefusal>,
+}
+
+/// Why a topic is not created. `broker` maps these to Kafka's codes.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum CreateRefusal {
+    /// The name is none, or collides (17).
+    #[error(transparent)]
+    Name(#[from] NameRefusal),
+    /// Kafka's own metadata topic (42).
+    #[error("topic {METADATA_TOPIC}: cannot be created")]
+    MetadataTopic,
+    /// There is one of that name (36).
+    #[error("topic {name}: exists already")]
+    Exists {
+        /// The name.
+        name: String,
+    },
+    /// The name stands twice in the request (42).
+    #[error("topic {name}: stands more than once in the request")]
+    Duplicate {
+        /// The name.
+        name: String,
+    },
+    /// Not a number of partitions (37).
+    #[error("{count} partitions: must be 1..={PARTITIONS_PER_TOPIC_MAX}, or -1 for the default")]
+    Partitions {
+        /// As asked.
+        count: i32,
+    },
+    /// More partitions than the cluster may have (44).
+    #[error("{count} more partitions: {present} of {maximum} are taken")]
+    TooManyPartitions {
+        /// As asked.
+        count: usize,
+        /// In the cluster now, and in the same request before.
+        present: usize,
+        /// The bound.
+        maximum: usize,
+    },
+    /// More partitions than one request may create (44).
+    #[error("{count} partitions in one request: {PARTITIONS_PER_REQUEST_MAX} are allowed")]
+    TooManyInRequest {
+        /// As asked, in all.
+        count: usize,
+    },
+    /// Not a number of replicas, or more than there are nodes (38).
+    #[error("replication factor {factor}: must be 1..={nodes}, the number of nodes, or -1")]
+    ReplicationFactor {
+        /// As asked.
+        factor: i16,
+        /// How many nodes there are.
+        nodes: usize,
+    },
+    /// Counts and assignments together (42).
+    #[error("partitions and replication factor must be -1 where replicas are assigned by hand")]
+    CountsWithAssignments,
+    /// Partition indexes that are not 0, 1, 2 … (39).
+    #[error("assignments: partition {index} is missing or stands twice")]
+    AssignmentIndexes {
+        /// The first index that is not there exactly once.
+        index: i32,
+    },
+    /// Replicas that are not distinct registered nodes, or not as many as the other partitions have (39).
+    #[error(
+        "assignments: partition {index}: replicas must be distinct registered nodes, equally many for all"
+    )]
+    AssignmentReplicas {
+        /// The partition.
+        index: i32,
+    },
+    /// A configuration that cannot be (40).
+    #[error(transparent)]
+    Config(#[from] ConfigRefusal),
+    /// The identity is reserved or taken: the caller's random numbers are broken (-1).
+    #[error("topic id {id}: reserved or taken")]
+    IdTaken {
+        /// The identity.
+        id: TopicId,
+    },
+}
+
+/// What the topics of this request already take.
+#[derive(Default)]
+struct Taken {
+    forms: BTreeMap<String, String>,
+    ids: BTreeSet<TopicId>,
+    partition_count: usize,
+    slots_next: BTreeMap<NodeId, Slot>,
+}
+
+impl Image {
+    /// The records that create these topics, and the answer to give once they are committed.
+    ///
+    /// Order   answers are in the order of the request; a name that stands twice is refused and answered once.
+    #[must_use]
+    pub fn decide_create_topics(
+        &self,
+        request: &CreateTopics<'_>,
+        broker: &BrokerConfigs,
+    ) -> Decision<Vec<CreateOutcome>> {
+        let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+        for topic in &request.topics {
+            *names.entry(topic.name).or_default() += 1;
+        }
+        let mut taken = Taken { slots_next: (*self.slots_next).clone(), ..Taken::default() };
+        let mut decision = Decision { records: Vec::new(), reply: Vec::new() };
+        for topic in &request.topics {
+            let result = match names.remove(topic.name) {
+                None => continue,
+                Some(1) => self.plan_topic(topic, request, broker, &mut taken),
+                Some(_) => Err(CreateRefusal::Duplicate { name: String::from(topic.name) }),
+            };
+            let name = String::from(topic.name);
+            let result = result.map(|(created, records)| {
+                if request.intent == Intent::Create {
+                    decision.records.extend(records);
+                }
+                created
+            });
+            decision.reply.push(CreateOutcome { name, result });
+        }
+        decision
+    }
+
+    fn plan_topic(
+        &self,
+        topic: &NewTopic<'_>,
+        request: &CreateTopics<'_>,
+        broker: &BrokerConfigs,
+        taken: &mut Taken,
+    ) -> Result<(CreatedTopic, Vec<MetadataRecord>), CreateRefusal> {
+        let form = self.check_new_name(topic.name, taken)?;
+        let configs = checked_configs(topic)?;
+        let replicas = self.place(topic, &request.defaults, taken)?;
+        let id = topic.id;
+        let is_reserved = id == TopicId::ZERO || id == TopicId::METADATA;
+        if is_reserved || self.topic_by_id(id).is_some() || taken.ids.contains(&id) {
+            return Err(CreateRefusal::IdTaken { id });
+        }
+        taken.ids.insert(id);
+        taken.partition_count += replicas.len();
+        taken.forms.extend(form.map(|form| (form, String::from(topic.name))));
+        let created = CreatedTopic {
+            id: if request.intent == Intent::Create { id } else { TopicId::ZERO },
+            partition_count: replicas.len(),
+            replication_factor: replicas.first().map_or(0, Vec::len),
+            configs: self.describe_topic_configs(request.node, &configs, broker, None),
+        };
+        let mut records = Vec::with_capacity(1 + configs.len() + replicas.len());
+        records.push(MetadataRecord::Topic { name: Arc::from(topic.name), id });
+        records.extend(configs.into_iter().map(|(name, value)| MetadataRecord::TopicConfig {
+            id,
+            name: Arc::from(name),
+            value: Some(value),
+        }));
+        for (index, replicas) in (0..).map(PartitionIndex).zip(replicas) {
+            records.push(deal_partition(id, index, replicas, &mut taken.slots_next));
+        }
+        Ok((created, records))
+    }
+
+    /// The form in which the name could collide, if it could and does not.
+    fn check_new_name(&self, name: &str, taken: &Taken) -> Result<Option<String>, CreateRefusal> {
+        if name == METADATA_TOPIC {
+            return Err(CreateRefusal::MetadataTopic);
+        }
+        check_topic_name(name)?;
+        if self.topic(name).is_some() {
+            return Err(CreateRefusal::Exists { name: String::from(name) });
+        }
+        let Some(form) = collision_form(name) else {
+            return Ok(None);
+        };
+        let in_image = self.collision_forms.get(form.as_str()).map(|other| String::from(&**other));
+        match in_image.or_else(|| taken.forms.get(&form).cloned()) {
+            Some(other) => Err(NameRefusal::Collision { name: String::from(name), other }.into()),
+            None => Ok(Some(form)),
+        }
+    }
+
+    /// The replicas of every partition, the preferred leader first.
+    fn place(
+        &self,
+        topic: &NewTopic<'_>,
+        defaults: &CreateDefaults,
+        taken: &Taken,
+    ) -> Result<Vec<Vec<NodeId>>, CreateRefusal> {
+        let replicas = if topic.assignments.is_empty() {
+            let count = open_or(topic.partition_count, defaults.partition_count);
+            let count = usize::try_from(count).ok().filter(|count| *count > 0);
+            let count = count
+                .filter(|count| *count <= PARTITIONS_PER_TOPIC_MAX)
+                .ok_or(CreateRefusal::Partitions { count: topic.partition_count })?;
+            self.check_partition_count(count, defaults, taken)?;
+            let factor =
+                open_or(topic.replication_factor.into(), defaults.replication_factor.into());
+            self.spread(count, factor, taken).ok_or(CreateRefusal::ReplicationFactor {
+                factor: topic.replication_factor,
+                nodes: self.nodes.len(),
+            })?
+        } else {
+            if topic.partition_count != -1 || topic.replication_factor != -1 {
+                return Err(CreateRefusal::CountsWithAssignments);
+            }
+            self.check_partition_count(topic.assignments.len(), defaults, taken)?;
+            self.checked_assignments(&topic.assignments)?
+        };
+        Ok(replicas)
+    }
+
+    fn check_partition_count(
+        &self,
+        count: usize,
+        defaults: &CreateDefaults,
+        taken: &Taken,
+    ) -> Result<(), CreateRefusal> {
+        let in_request = taken.partition_count.saturating_add(count);
+        if in_request > PARTITIONS_PER_REQUEST_MAX {
+            return Err(CreateRefusal::TooManyInRequest { count: in_request });
+        }
+        let (present, maximum) =
+            (self.partition_count + taken.partition_count, defaults.partitions_max);
+        if present.saturating_add(count) > maximum {
+            return Err(CreateRefusal::TooManyPartitions { count, present, maximum });
+        }
+        Ok(())
+    }
+
+    /// Round robin over the nodes, beginning with the one that was dealt the fewest slots; `None` if the factor is not possible.
+    fn spread(&self, count: usize, factor: i32, taken: &Taken) -> Option<Vec<Vec<NodeId>>> {
+        let factor = usize::try_from(factor).ok().filter(|factor| *factor > 0)?;
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        if factor > nodes.len().min(REPLICAS_MAX) {
+            return None;
+        }
+        let dealt = |node: &NodeId| taken.slots_next.get(node).copied().unwrap_or_default();
+        let start = (0..nodes.len()).min_by_key(|index| nodes.get(*index).map(dealt))?;
+        let replicas_of = |partition: usize| {
+            nodes.iter().cycle().skip((start + partition) % nodes.len()).take(factor).copied()
+        };
+        Some((0..count).map(|partition| replicas_of(partition).collect()).collect())
+    }
+
+    fn checked_assignments(
+        &self,
+        assignments: &[(PartitionIndex, Vec<NodeId>)],
+    ) -> Result<Vec<Vec<NodeId>>, CreateRefusal> {
+        let by_index: BTreeMap<i32, &Vec<NodeId>> =
+            assignments.iter().map(|(index, replicas)| (index.0, replicas)).collect();
+        let mut placed = Vec::with_capacity(assignments.len());
+        let mut factor = None;
+        for (index, _) in (0_i32..).zip(assignments) {
+            let replicas =
+                by_index.get(&index).ok_or(CreateRefusal::AssignmentIndexes { index })?;
+            let distinct: BTreeSet<_> = replicas.iter().collect();
+            let is_possible = !replicas.is_empty()
+                && replicas.len() <= REPLICAS_MAX
+                && distinct.len() == replicas.len()
+                && replicas.iter().all(|node| self.nodes.contains_key(node))
+                && *factor.get_or_insert(replicas.len()) == replicas.len();
+            if !is_possible {
+                return Err(CreateRefusal::AssignmentReplicas { index });
+            }
+            placed.push((*replicas).clone());
+        }
+        Ok(placed)
+    }
+}
+
+/// -1 leaves a count open.
+fn open_or(asked: i32, default: i32) -> i32 {
+    if asked == -1 { default } else { asked }
+}
+
+fn checked_configs(
+    topic: &NewTopic<'_>,
+) -> Result<BTreeMap<&'static str, Arc<str>>, ConfigRefusal> {
+    let mut configs = BTreeMap::new();
+    for (name, value) in &topic.configs {
+        if let Accepted::Keep { name, value } = check_topic_config(name, *value)? {
+            // The last of several wins, as in Kafka.
+            configs.insert(name, Arc::from(value));
+        }
+    }
+    Ok(configs)
+}
+
+fn deal_partition(
+    topic_id: TopicId,
+    index: PartitionIndex,
+    replicas: Vec<NodeId>,
+    slots_next: &mut BTreeMap<NodeId, Slot>,
+) -> MetadataRecord {
+    let leader = replicas.first().copied().unwrap_or(NodeId::NONE);
+    let next = slots_next.entry(leader).or_default();
+    let slot = *next;
+    *next = Slot(slot.0.wrapping_add(1));
+    MetadataRecord::Partition(PartitionState {
+        topic_id,
+        index,
+        slot,
+        shard_override: None,
+        leader,
+        leader_epoch: LeaderEpoch(0),
+        partition_epoch: 0,
+        isr: replicas.clone(),
+        replicas,
+    })
+}
+
+#[cfg(test)]
+mod tests;
