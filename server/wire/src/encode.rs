@@ -224,3 +224,6 @@ pub(crate) fn encode(content: &impl Content) -> Result<Encoded, EncodeError> {
     assert_eq!(head.len(), head_bytes, "a message must write what it measured");
     Ok(Encoded { head, cuts })
 }
+
+#[cfg(test)]
+mod tests;

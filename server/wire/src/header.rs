@@ -238,3 +238,6 @@ impl<M: WriteField> Content for ResponseFrame<'_, M> {
         Placed(self.body, body_at(self.api, self.version)).write(encoder);
     }
 }
+
+#[cfg(test)]
+mod tests;

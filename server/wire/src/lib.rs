@@ -15,6 +15,7 @@ extern crate alloc;
 
 mod api;
 mod decode;
+pub mod docs;
 mod encode;
 mod error;
 mod field;
