@@ -21,7 +21,7 @@ mod noun;
 mod snapshot;
 
 pub use batch::{BatchError, BatchHeader, BatchView, Batches, Found};
-pub use compression::Codec;
+pub use compression::{Codec, DecompressError, Workspace, compress, decompress};
 pub use crc::{Crc, crc32c};
 pub use epoch::{EpochEnd, EpochEntry, EpochFileError, EpochTable};
 pub use fold::{Fold, ProducerBatch, ProducerSnapshotEntry};
