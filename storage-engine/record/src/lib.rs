@@ -12,15 +12,18 @@ extern crate alloc;
 extern crate std;
 
 pub mod batch;
+mod builder;
 pub mod codec;
 mod compression;
 mod crc;
 mod epoch;
 mod fold;
 mod noun;
+mod record;
 mod snapshot;
 
 pub use batch::{BatchError, BatchHeader, BatchView, Batches, Found};
+pub use builder::{BatchBuilder, Marker, MarkerKind, NewRecord, Producer, with_timestamps};
 pub use compression::{Codec, DecompressError, Workspace, compress, decompress};
 pub use crc::{Crc, crc32c};
 pub use epoch::{EpochEnd, EpochEntry, EpochFileError, EpochTable};
@@ -29,6 +32,7 @@ pub use noun::{
     LeaderEpoch, NodeId, Offset, PartitionIndex, ProducerEpoch, ProducerId, ShardIndex, Slot,
     Timestamp, TopicId, TopicPartition,
 };
+pub use record::{Header, Headers, RECORD_BYTES_MIN, Record, RecordDefect, Records};
 pub use snapshot::{
     SNAPSHOT_ENTRY_BYTES, SNAPSHOT_HEADER_BYTES, SNAPSHOT_VERSION, SnapshotError, decode_snapshot,
     encode_snapshot,
