@@ -229,11 +229,11 @@ impl Image {
     /// What was set for all nodes: the answer for the broker named "".
     #[must_use]
     pub fn describe_all_nodes(&self, broker: &BrokerConfigs) -> Vec<DescribedConfig> {
-        let set = self.node_configs.get(&NodeId::NONE);
-        let rows =
-            broker.iter().filter(|(name, _)| set.is_some_and(|set| set.contains_key(**name)));
-        let names: Vec<&str> = rows.map(|(name, _)| *name).collect();
-        let mut described = self.describe_node(NodeId::NONE, broker, Some(&names));
+        let Some(set) = self.node_configs.get(&NodeId::NONE).filter(|set| !set.is_empty()) else {
+            return Vec::new();
+        };
+        let mut described = self.describe_node(NodeId::NONE, broker, None);
+        described.retain(|config| set.contains_key(config.name.as_str()));
         for config in &mut described {
             config.source = ConfigSource::DynamicAllNodes;
             config.synonyms.retain(|synonym| synonym.source == ConfigSource::DynamicAllNodes);
@@ -265,3 +265,6 @@ fn is_asked(name: &str, names: Option<&[&str]>) -> bool {
     // MD-8: an empty list asks for all, as no list does.
     names.is_none_or(|names| names.is_empty() || names.contains(&name))
 }
+
+#[cfg(test)]
+mod tests;
