@@ -15,7 +15,6 @@ mod zstd;
 
 use core::fmt;
 
-#[cfg(test)]
 pub(crate) use decoder::{Decoder, Progress};
 pub use decoder::{Workspace, decompress};
 pub use encoder::compress;

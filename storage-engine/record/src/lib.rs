@@ -21,6 +21,7 @@ mod fold;
 mod noun;
 mod record;
 mod snapshot;
+mod validate;
 
 pub use batch::{BatchError, BatchHeader, BatchView, Batches, Found};
 pub use builder::{BatchBuilder, Marker, MarkerKind, NewRecord, Producer, with_timestamps};
@@ -36,4 +37,8 @@ pub use record::{Header, Headers, RECORD_BYTES_MIN, Record, RecordDefect, Record
 pub use snapshot::{
     SNAPSHOT_ENTRY_BYTES, SNAPSHOT_HEADER_BYTES, SNAPSHOT_VERSION, SnapshotError, decode_snapshot,
     encode_snapshot,
+};
+pub use validate::{
+    BatchRefusal, NullKeys, RECORD_FAULTS_MAX, RecordFault, RecordFaultKind, RecordFaults, Step,
+    Summary, ValidateOptions, Validator,
 };

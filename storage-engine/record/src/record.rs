@@ -111,7 +111,7 @@ impl<'a> Record<'a> {
     pub fn timestamp(&self, batch: &BatchHeader) -> Timestamp {
         match batch.timestamp_type() {
             TimestampType::CreateTime => {
-                Timestamp(batch.base_timestamp.0.saturating_add(self.timestamp_delta))
+                Timestamp(batch.base_timestamp.0.wrapping_add(self.timestamp_delta))
             }
             TimestampType::LogAppendTime => batch.max_timestamp,
         }

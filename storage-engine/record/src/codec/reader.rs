@@ -84,6 +84,23 @@ pub enum DecodeError {
     },
 }
 
+impl DecodeError {
+    /// The same error in bytes that start `by` bytes further on.
+    #[must_use]
+    pub fn moved_by(mut self, by: usize) -> Self {
+        match &mut self {
+            Self::Truncated { at, .. }
+            | Self::Overlong { at, .. }
+            | Self::Negative { at, .. }
+            | Self::Null { at, .. }
+            | Self::TooMany { at, .. }
+            | Self::NotUtf8 { at, .. }
+            | Self::Trailing { at, .. } => *at += by,
+        }
+        self
+    }
+}
+
 /// A cursor over borrowed bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct Reader<'a> {
