@@ -1,3 +1,132 @@
-//! Placeholder of the skeleton; filled by the next steps.
+//! `corelog`: the one binary. A node, and everything a person does with one.
+//!
+//! Owns the command line and the end of the process. It decides nothing about the protocol: commands ask the client, and
+//! the client speaks through `wire`.
 
-fn main() {}
+mod client;
+mod commands;
+mod exit;
+mod lines;
+mod output;
+mod partitioner;
+mod record_line;
+
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use client::ClientOptions;
+use exit::Outcome;
+use output::Format;
+
+const EXAMPLES: &str = "\
+Examples:
+  corelog serve
+  corelog topic create orders --partitions 3
+  echo 'hello' | corelog produce orders
+  corelog consume orders
+  corelog log verify corelog-data/topics";
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "corelog",
+    version,
+    about = "A distributed commit log that speaks the Kafka protocol",
+    after_help = EXAMPLES,
+    after_long_help = format!("{EXAMPLES}\n\n{}", exit::EXIT_CODES_HELP),
+    disable_help_subcommand = true,
+    max_term_width = 100
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a node on this machine
+    Serve(commands::serve::ServeArgs),
+    /// Create, list, describe and delete topics
+    #[command(subcommand)]
+    Topic(commands::topic::TopicCommand),
+    /// Append the lines of a file or of standard input to a topic
+    Produce(commands::produce::ProduceArgs),
+    /// Print the records of a topic
+    Consume(commands::consume::ConsumeArgs),
+    /// Read log files directly, with no node running
+    #[command(subcommand)]
+    Log(commands::log::LogCommand),
+    /// Print the version
+    Version(OutputArgs),
+}
+
+/// Where the cluster is.
+#[derive(Debug, Args)]
+struct ClusterArgs {
+    /// Brokers to ask first; any one that answers will do
+    #[arg(short, long, value_name = "HOST:PORT[,HOST:PORT...]", default_value = "127.0.0.1:9092")]
+    bootstrap_server: String,
+    /// How long to go on trying before giving up, in milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    timeout_ms: u32,
+}
+
+impl ClusterArgs {
+    fn options(&self) -> Outcome<ClientOptions> {
+        ClientOptions::parse(&self.bootstrap_server, self.timeout_ms)
+    }
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, Args)]
+struct OutputArgs {
+    /// How data is printed on standard output
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+}
+
+fn main() -> ExitCode {
+    let outcome = match &Cli::parse().command {
+        Command::Serve(args) => return commands::serve::run(args),
+        Command::Topic(command) => commands::topic::run(command),
+        Command::Produce(args) => commands::produce::run(args),
+        Command::Consume(args) => commands::consume::run(args),
+        Command::Log(command) => commands::log::run(command),
+        Command::Version(args) => commands::version::run(args.output),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("corelog: {failure}");
+            ExitCode::from(failure.exit as u8)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_example_of_every_help_parses() {
+        let mut count = 0;
+        let mut left = vec![Cli::command()];
+        while let Some(command) = left.pop() {
+            left.extend(command.get_subcommands().cloned());
+            let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            for example in help.lines().filter_map(|line| line.split("corelog ").nth(1)) {
+                let words = example.split(['|', '>']).next().unwrap().split_whitespace();
+                let line = std::iter::once("corelog").chain(words.map(|w| w.trim_matches('\'')));
+                assert!(Cli::try_parse_from(line).is_ok(), "{example}");
+                count += 1;
+            }
+        }
+        assert!(count >= 15, "{count} examples");
+    }
+}

@@ -12,9 +12,10 @@ const LINES_MAX: usize = 1_000;
 /// Where unsafe code may stand: the crate that talks to the kernel.
 const UNSAFE_FOLDER: &str = "server/node/";
 
-/// The first line is `//!`, or a shebang's or attribute's line before it is not ours to have.
+/// The first line is `//!`. Only `foo/tests.rs` may go without: it owns what the doc of `foo` says.
 pub(crate) fn open_with_module_doc(workspace: &Workspace) -> Vec<Violation> {
-    let lacks = |source: &&Source| !source.text.starts_with("//! ");
+    let lacks =
+        |source: &&Source| !source.text.starts_with("//! ") && !source.path.ends_with("/tests.rs");
     workspace
         .sources
         .iter()
@@ -84,6 +85,7 @@ mod tests {
         check("fn main() {}", &["a.rs:1: does not open with `//! `"]);
         check("// A comment.\n//! Doc.", &["a.rs:1: does not open with `//! `"]);
         check("", &["a.rs:1: does not open with `//! `"]);
+        assert_eq!(found_in(open_with_module_doc, "a/tests.rs", "use super::*;"), [""; 0]);
     }
 
     #[test]

@@ -1,0 +1,101 @@
+//! The offsets at the ends of partitions, asked of their leaders.
+//!
+//! Owns the special timestamps of ListOffsets.
+
+use std::collections::BTreeMap;
+
+use broker::Platform;
+use record::{NodeId, Offset, PartitionIndex};
+use wire::ErrorCode;
+use wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
+
+use crate::client::{AutoCreate, CallOptions, Client, ClientError, Topic};
+
+/// A place in a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OffsetAt {
+    /// The first record there is.
+    Start,
+    /// One past the last record that consumers may see.
+    End,
+}
+
+impl OffsetAt {
+    const fn timestamp(self) -> i64 {
+        match self {
+            Self::Start => -2,
+            Self::End => -1,
+        }
+    }
+}
+
+impl<P: Platform> Client<P> {
+    /// The offset at that place of each of `partitions`. `topic` is brought up to date where a leader has moved.
+    pub(crate) async fn offsets(
+        &mut self,
+        topic: &mut Topic,
+        partitions: &[PartitionIndex],
+        at: OffsetAt,
+    ) -> Result<BTreeMap<PartitionIndex, Offset>, ClientError> {
+        let mut found = BTreeMap::new();
+        let mut attempts = self.attempts();
+        loop {
+            let error = match self.offsets_missing(topic, partitions, at, &mut found).await {
+                Ok(()) => return Ok(found),
+                Err(error) if self.passes(&error) => error,
+                Err(error) => return Err(error),
+            };
+            attempts.pause(error).await?;
+            *topic = self.topic(&topic.name, AutoCreate::Never).await?;
+        }
+    }
+
+    /// Asks once for those that are not in `found` yet, one request a leader.
+    async fn offsets_missing(
+        &mut self,
+        topic: &Topic,
+        partitions: &[PartitionIndex],
+        at: OffsetAt,
+        found: &mut BTreeMap<PartitionIndex, Offset>,
+    ) -> Result<(), ClientError> {
+        let mut by_leader: BTreeMap<NodeId, Vec<ListOffsetsPartition>> = BTreeMap::new();
+        for index in partitions.iter().filter(|index| !found.contains_key(index)) {
+            let place = topic.place(*index);
+            let Some(partition) = topic.partition(*index) else {
+                return ClientError::check(&place, ErrorCode::UnknownTopicOrPartition, None);
+            };
+            if partition.leader == NodeId::NONE {
+                return ClientError::check(&place, ErrorCode::LeaderNotAvailable, None);
+            }
+            by_leader.entry(partition.leader).or_default().push(ListOffsetsPartition {
+                partition_index: *index,
+                timestamp: at.timestamp(),
+                ..ListOffsetsPartition::default()
+            });
+        }
+        for (leader, partitions) in by_leader {
+            let name = topic.name.as_str().into();
+            let request = ListOffsetsRequest {
+                replica_id: NodeId::NONE,
+                topics: vec![ListOffsetsTopic { name, partitions }],
+                timeout_ms: self.timeout_ms(),
+                ..ListOffsetsRequest::default()
+            };
+            let options = CallOptions::within(self.timeout());
+            let answer = self.ask(leader, &request, options).await?;
+            let response: ListOffsetsResponse<'_> = answer.read()?;
+            let answered = response.topics.iter().flat_map(|topic| &topic.partitions);
+            for partition in answered {
+                let index = partition.partition_index;
+                ClientError::check(&topic.place(index), partition.error_code, None)?;
+                found.insert(index, partition.offset);
+            }
+        }
+        match partitions.iter().find(|index| !found.contains_key(index)) {
+            Some(index) => Err(ClientError::NotMentioned { place: topic.place(*index) }),
+            None => Ok(()),
+        }
+    }
+}

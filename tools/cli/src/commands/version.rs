@@ -1,0 +1,30 @@
+//! `corelog version`.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+use crate::exit::Outcome;
+use crate::output::{Format, Output, Show};
+
+#[derive(Debug, Serialize)]
+struct Version {
+    version: &'static str,
+    target: &'static str,
+    architecture: &'static str,
+}
+
+impl Show for Version {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        writeln!(sink, "corelog {} ({} {})", self.version, self.target, self.architecture)
+    }
+}
+
+/// Prints the version.
+pub(crate) fn run(format: Format) -> Outcome {
+    Output::new(format).show(&Version {
+        version: env!("CARGO_PKG_VERSION"),
+        target: std::env::consts::OS,
+        architecture: std::env::consts::ARCH,
+    })
+}
