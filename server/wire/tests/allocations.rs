@@ -108,6 +108,31 @@ fn counts_of_two_billion_anywhere_allocate_within_the_budget() {
 }
 
 #[test]
+fn counts_that_fit_the_bytes_that_remain_allocate_within_the_budget() {
+    // Elements of one byte each: null or empty strings, the densest that there are.
+    let (mut read, mut refused) = (0, 0);
+    for row in rows() {
+        let bound = |body: &[u8]| body.len() * EXPANSION_MAX + EXPANSION_FLOOR_BYTES;
+        for at in 0..row.body.len().min(40) {
+            for (count, filler) in [(&[0xd1, 0x0f][..], 1), (&[0, 0, 0x07, 0xd0][..], 0)] {
+                let mut body = [&row.body[..at], count].concat();
+                body.resize(body.len() + 4200, filler);
+                let (is_read, _, bytes) = allocated(|| decode(&row, &body));
+                let bound = bound(&body);
+                assert!(bytes <= bound, "{} v{}: {bytes} bytes, {bound}", row.api, row.version);
+                if is_read {
+                    read += 1;
+                } else {
+                    refused += 1;
+                }
+            }
+        }
+    }
+    assert!(read > 1000, "{read}");
+    assert!(refused > 10_000, "{refused}");
+}
+
+#[test]
 fn a_produce_request_of_one_partition_allocates_twice() {
     let records = [7; 1000];
     let mut body = vec![0, 0xff, 0xff, 0, 0, 0, 100, 2];
