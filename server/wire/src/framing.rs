@@ -31,9 +31,9 @@ const COPY_BYTES_MAX: usize = 4 * 1024;
 /// The first read buffer of a connection, and what a quiet one costs.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
-/// The largest read buffer while no larger frame is under way. 256 KiB: with frames of 64 KiB, one byte in eight belongs to
-/// a frame that the read cut and is moved once.
-const READ_BYTES_MAX: usize = 256 * 1024;
+/// The largest read buffer while no larger frame is under way. 16 KiB above 256 KiB: four frames that carry 64 KiB each, the
+/// commonest large ones, fit whole, headers included, so that none is cut and has to be moved.
+const READ_BYTES_MAX: usize = (256 + 16) * 1024;
 
 /// Room that a frame may have on the word of its size alone.
 const TRUST_BYTES_MIN: usize = 16 * 1024;
@@ -212,6 +212,10 @@ impl FrameDecoder {
         };
         self.start = end;
         self.at_first_frame = false;
+        if frame_bytes > READ_BYTES_MAX {
+            // The next one is likely as large. A short first read tells, and the rest goes where it can stay.
+            self.read_bytes = TRUST_BYTES_MIN;
+        }
         if self.start == self.end {
             self.start = 0;
             self.end = 0;

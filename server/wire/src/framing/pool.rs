@@ -22,7 +22,7 @@ pub(super) const WASTE_FACTOR: usize = 4;
 /// The retired read buffers of one core.
 #[derive(Debug)]
 pub struct BufferPool {
-    /// Oldest first: those are the likeliest to be free.
+    /// Oldest first.
     retired: VecDeque<Bytes>,
     retired_bytes: usize,
     bytes_max: usize,
@@ -55,7 +55,8 @@ impl BufferPool {
         let fits = |buffer: &Bytes| {
             bytes_min <= buffer.len() && buffer.len() <= bytes_max && buffer.is_unique()
         };
-        let index = self.retired.iter().position(fits)?;
+        // From the newest on: its bytes are the likeliest to be in a cache.
+        let index = self.retired.iter().rposition(fits)?;
         let buffer = self.retired.remove(index)?;
         self.retired_bytes -= buffer.len();
         // Unique a moment ago, and nobody else has a handle to clone.
