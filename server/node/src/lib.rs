@@ -9,6 +9,7 @@
 //! platform   queues, clocks, panics contained          topology   CPUs and shards
 //! disk       direct I/O                 buffer, lock    exit       the list of exit codes
 //! net        sockets                    mesh, stop      wake       the gate between a future and its task
+//! pulse      a core with work never sleeps
 //! ```
 
 mod blocking;
@@ -21,6 +22,7 @@ mod mesh;
 mod net;
 mod platform;
 mod preflight;
+mod pulse;
 mod run;
 mod stop;
 #[cfg(test)]

@@ -23,6 +23,7 @@ use glommio::channels::shared_channel::{
 };
 use glommio::{GlommioError, ResourceType};
 
+use crate::pulse::{Pulse, counted};
 use crate::wake::Gate;
 
 /// One core's ends of the queues, before they are bound to its executor.
@@ -71,14 +72,15 @@ pub fn seats<Message: Send>(count: u16, message_count_max: usize) -> Vec<MeshSea
 impl<Message: Send + 'static> MeshSeat<Message> {
     /// Takes the seat in the current executor; ends when every other core has taken its own, or given it up.
     pub async fn join(self) -> CoreMesh<Message> {
+        let pulse = &Pulse::current();
         // Each end waits for its other end: all at once, or two cores could wait for each other's next.
         let joining: Vec<_> = self
             .ends
             .into_iter()
             .map(|end| {
                 end.map(|(sender, receiver)| {
-                    let sender = glommio::spawn_local(sender.connect());
-                    let receiver = glommio::spawn_local(receiver.connect());
+                    let sender = glommio::spawn_local(counted(pulse, sender.connect()));
+                    let receiver = glommio::spawn_local(counted(pulse, receiver.connect()));
                     (sender, receiver)
                 })
             })

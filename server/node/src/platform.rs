@@ -10,6 +10,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::Platform;
@@ -21,6 +22,7 @@ use record::Timestamp;
 
 use crate::disk::GlommioDisk;
 use crate::net::{TcpListener, TcpReader, TcpWriter};
+use crate::pulse::{Pulse, counted};
 
 /// How long a foreground task may run before it is asked to give way: half of a quick round trip on loopback.
 const FOREGROUND_SLICE: Duration = Duration::from_micros(200);
@@ -38,6 +40,7 @@ pub struct CorePlatform {
 #[derive(Debug)]
 struct Shared {
     disk: GlommioDisk,
+    pulse: Arc<Pulse>,
     foreground: TaskQueueHandle,
     replication: TaskQueueHandle,
     background: TaskQueueHandle,
@@ -59,6 +62,7 @@ impl CorePlatform {
         Self {
             shared: Rc::new(Shared {
                 disk,
+                pulse: Pulse::current(),
                 foreground: queue(FOREGROUND_SHARES, matters, "foreground"),
                 replication: queue(REPLICATION_SHARES, Latency::NotImportant, "replication"),
                 background: queue(BACKGROUND_SHARES, Latency::NotImportant, "background"),
@@ -119,6 +123,7 @@ impl Executor for CorePlatform {
                 platform.note_panic(class, panic.as_ref());
             }
         };
+        let contained = counted(&self.shared.pulse, contained);
         let task = glommio::spawn_local_into(contained, self.queue(class));
         task.expect("the queues live as long as their executor").detach();
     }
@@ -183,10 +188,8 @@ mod tests {
 
     fn with_platform<F: Future<Output = ()>>(body: impl FnOnce(CorePlatform) -> F) {
         let directory = TempDir::new();
-        run_local(async {
-            body(CorePlatform::new(GlommioDisk::new(directory.path()))).await;
-        })
-        .unwrap();
+        let disk = GlommioDisk::new(directory.path());
+        run_local(async { body(CorePlatform::new(disk)).await }).unwrap();
     }
 
     #[test]

@@ -194,18 +194,21 @@ pub fn raise_open_files() -> u64 {
 
 /// Makes the data directory where it is missing, and proves that it can be written and read the way the log does it.
 pub fn check_directory(path: &Path) -> Result<DirectoryKind, StartError> {
-    let unusable =
-        |path: &Path, source| StartError::DirectoryUnusable { path: path.to_owned(), source };
-    std::fs::create_dir_all(path).map_err(|source| unusable(path, source))?;
+    std::fs::create_dir_all(path).map_err(|source| directory_verdict(path, source))?;
     let probe = path.join(format!(".probe-{}", std::process::id()));
-    let verdict = probe_directory(path, &probe);
+    let kind = probe_directory(path, &probe);
     drop(std::fs::remove_file(&probe));
-    verdict.map_err(|source| match source.raw_os_error().map(Errno::from_raw) {
+    kind.map_err(|source| directory_verdict(path, source))
+}
+
+fn directory_verdict(path: &Path, source: io::Error) -> StartError {
+    let path = path.to_owned();
+    match source.raw_os_error().map(Errno::from_raw) {
         Some(errno @ (Errno::EINVAL | Errno::EOPNOTSUPP)) => {
-            StartError::DirectIoRefused { path: path.to_owned(), errno }
+            StartError::DirectIoRefused { path, errno }
         }
-        _ => unusable(path, source),
-    })
+        _ => StartError::DirectoryUnusable { path, source },
+    }
 }
 
 fn probe_directory(path: &Path, probe: &Path) -> io::Result<DirectoryKind> {

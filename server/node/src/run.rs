@@ -32,6 +32,7 @@ use crate::lock::DirectoryLock;
 use crate::mesh::{CoreMesh, MeshSeat, seats};
 use crate::platform::{CorePlatform, panic_text};
 use crate::preflight::{self, DirectoryKind, StartError};
+use crate::pulse::{Watch, counted};
 use crate::stop::StopSignal;
 use crate::topology::{self, ShardCount};
 
@@ -152,7 +153,15 @@ pub fn run_local<F: Future>(future: F) -> Result<F::Output, StartError> {
         .name("local")
         .io_memory(SMALL_IO_MEMORY_BYTES)
         .ring_depth(SMALL_RING_DEPTH);
-    Ok(make_executor("local", builder)?.run(future))
+    Ok(run_watched(&make_executor("local", builder)?, future))
+}
+
+/// Runs the main task of an executor under the pacemaker's eyes.
+fn run_watched<F: Future>(executor: &LocalExecutor, main: F) -> F::Output {
+    executor.run(async move {
+        let watch = Watch::start();
+        counted(watch.pulse(), main).await
+    })
 }
 
 fn check_process() -> Result<(), StartError> {
@@ -226,12 +235,12 @@ impl CorePlan {
         MainFuture: Future<Output = ExitReason> + 'static,
     {
         let executor = self.executor()?;
-        executor.run(async move {
+        run_watched(&executor, async move {
             let disk = GlommioDisk::with_free_list(&self.data_dir, self.free_list_bytes_max);
             disk.prime().await.map_err(|error| unusable(&self.data_dir, &error))?;
             let context = CoreContext {
-                platform: CorePlatform::new(disk),
                 mesh: seat.join().await,
+                platform: CorePlatform::new(disk),
                 stop,
                 shard_count: self.shard_count,
                 directory_kind: self.directory_kind,
@@ -418,6 +427,3 @@ impl Cores {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -11,17 +11,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
+use crate::pulse::Pulse;
+
 /// Remembers that something happened, and whom to tell.
 #[derive(Debug)]
 pub(crate) struct Gate {
     /// Starts true: a future must be polled once before anything can wake it.
     open: AtomicBool,
     task: Mutex<Option<Waker>>,
+    /// Where a whole task stands behind the gate: its core's counters.
+    pulse: Option<Arc<Pulse>>,
 }
 
 impl Gate {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { open: AtomicBool::new(true), task: Mutex::new(None) })
+        Arc::new(Self { open: AtomicBool::new(true), task: Mutex::new(None), pulse: None })
+    }
+
+    /// The gate of a whole task.
+    pub(crate) fn counted(pulse: Arc<Pulse>) -> Arc<Self> {
+        pulse.note_wake();
+        Arc::new(Self { open: AtomicBool::new(true), task: Mutex::new(None), pulse: Some(pulse) })
     }
 
     /// True when the gate was opened since the last call that said so. The task is woken when it opens next.
@@ -35,7 +45,11 @@ impl Gate {
                 _ => *noted = Some(task.clone()),
             }
         }
-        self.open.swap(false, Ordering::AcqRel)
+        let was_open = self.open.swap(false, Ordering::AcqRel);
+        if was_open && let Some(pulse) = &self.pulse {
+            pulse.note_poll();
+        }
+        was_open
     }
 
     /// Lets the next call pass without waking anyone: for who knows that there is more to find.
@@ -50,7 +64,10 @@ impl Wake for Gate {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.open.store(true, Ordering::Release);
+        let was_open = self.open.swap(true, Ordering::AcqRel);
+        if !was_open && let Some(pulse) = &self.pulse {
+            pulse.note_wake();
+        }
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
             task.wake();
@@ -58,10 +75,24 @@ impl Wake for Gate {
     }
 }
 
+impl Drop for Gate {
+    fn drop(&mut self) {
+        if *self.open.get_mut()
+            && let Some(pulse) = &self.pulse
+        {
+            pulse.note_end();
+        }
+    }
+}
+
 /// Runs `future` behind a gate of its own.
-pub(crate) async fn gated<F: Future>(future: F) -> F::Output {
+pub(crate) fn gated<F: Future>(future: F) -> impl Future<Output = F::Output> {
+    behind(Gate::new(), future)
+}
+
+/// Runs `future` behind `gate`.
+pub(crate) async fn behind<F: Future>(gate: Arc<Gate>, future: F) -> F::Output {
     let mut future = pin!(future);
-    let gate = Gate::new();
     let waker = Waker::from(gate.clone());
     std::future::poll_fn(move |context| {
         if gate.pass(context.waker()) {

@@ -10,4 +10,4 @@ pub use disk::{
     AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX,
     OpenMode, PathEntry,
 };
-pub use executor::{Executor, LocalTask, TaskClass};
+pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
