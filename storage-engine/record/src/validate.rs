@@ -14,7 +14,7 @@ mod walker;
 
 use alloc::vec::Vec;
 
-use crate::batch::{BatchView, TimestampType, UnknownCodec};
+use crate::batch::{BatchView, TimestampType, UnknownCodec, crc_of};
 use crate::compression::{Decoder, Progress};
 use crate::{
     BatchError, BatchHeader, Codec, Crc, DecompressError, RecordDefect, Timestamp, Workspace,
@@ -190,9 +190,19 @@ pub struct Validator<'a> {
 
 #[derive(Debug)]
 enum Stage<'a> {
-    Crc { crc: Crc, rest: &'a [u8] },
-    Plain { rest: &'a [u8] },
-    Compressed { decoder: Decoder<'a>, ended: bool },
+    /// Before the checksum, which most batches are small enough to have at once.
+    Start,
+    Crc {
+        crc: Crc,
+        rest: &'a [u8],
+    },
+    Plain {
+        rest: &'a [u8],
+    },
+    Compressed {
+        decoder: Decoder<'a>,
+        ended: bool,
+    },
     Done,
 }
 
@@ -228,7 +238,7 @@ impl<'a> Validator<'a> {
             header,
             workspace,
             output_bytes_max: options.output_bytes_max,
-            stage: Stage::Crc { crc: Crc::of_batch(), rest: bytes },
+            stage: Stage::Start,
             walker: Walker::new(&header, options),
         })
     }
@@ -241,6 +251,11 @@ impl<'a> Validator<'a> {
         let mut budget = Budget { ns_left: budget_ns.max(1) };
         while budget.ns_left > 0 {
             let next = match &mut self.stage {
+                Stage::Start if budget.affordable_crc_bytes() >= self.bytes.len() => {
+                    budget.crc_bytes(self.bytes.len());
+                    Some(self.start_records(crc_of(self.bytes))?)
+                }
+                Stage::Start => Some(Stage::Crc { crc: Crc::of_batch(), rest: self.bytes }),
                 Stage::Crc { crc, rest } => {
                     let count = budget.crc_bytes(rest.len());
                     let (head, tail) = rest.split_at(count);
@@ -341,12 +356,16 @@ impl Budget {
         self.ns_left = self.ns_left.saturating_sub(ns);
     }
 
+    fn affordable_crc_bytes(&self) -> usize {
+        self.ns_left.saturating_mul(CRC_BYTES_PER_NS).max(CHUNK_BYTES_MIN) as usize
+    }
+
     /// How many of `left` bytes the checksum may cover now; charged at once.
+    #[expect(clippy::cast_possible_truncation, reason = "at most what the budget affords")]
     fn crc_bytes(&mut self, left: usize) -> usize {
-        let affordable = self.ns_left.saturating_mul(CRC_BYTES_PER_NS).max(CHUNK_BYTES_MIN);
-        let count = u32::try_from(left).unwrap_or(u32::MAX).min(affordable);
-        self.charge(count / CRC_BYTES_PER_NS + 1);
-        count as usize
+        let count = left.min(self.affordable_crc_bytes());
+        self.charge(count as u32 / CRC_BYTES_PER_NS + 1);
+        count
     }
 
     fn output_bytes(&self, codec: Codec) -> usize {

@@ -229,9 +229,8 @@ impl<'a> Block<'a> {
             let room = want - produced;
             if self.literal_left > 0 {
                 let count = self.literal_left.min(room);
-                window.literal(
-                    self.input.take(count).map_err(|error| end_within("literals", error))?,
-                );
+                window.literal_head(self.input.rest(), count);
+                self.input.take(count).map_err(|error| end_within("literals", error))?;
                 self.literal_left -= count;
                 produced += count;
             } else if self.match_left > 0 {

@@ -113,9 +113,8 @@ impl<'a> Block<'a> {
             let room = want - produced;
             let count = if self.literal_left > 0 {
                 let count = self.literal_left.min(room);
-                let literal =
-                    self.input.take(count).map_err(|error| end_within("literal", error))?;
-                window.literal(literal);
+                window.literal_head(self.input.rest(), count);
+                self.input.take(count).map_err(|error| end_within("literal", error))?;
                 self.literal_left -= count;
                 count
             } else if self.copy_left > 0 {

@@ -15,6 +15,9 @@ const FIRST_BYTES: usize = 16 * 1024;
 /// A buffer that grew beyond this is given back when its use ends.
 const KEPT_BYTES_MAX: usize = 1024 * 1024;
 
+/// What is copied at once where a length is not longer.
+const BLOCK_BYTES: usize = 16;
+
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     bytes: Vec<u8>,
@@ -71,6 +74,24 @@ impl Window {
         self.end = (self.end + len).min(self.bytes.len());
     }
 
+    /// Produces the first `len` bytes of `source`, which may be longer, and says whether it held so many.
+    ///
+    /// Short literals are most of them: one block of fixed size is copied, and what was too much is overwritten next.
+    #[inline]
+    pub(super) fn literal_head(&mut self, source: &[u8], len: usize) -> bool {
+        if len <= BLOCK_BYTES
+            && let Some(from) = source.first_chunk::<BLOCK_BYTES>()
+            && let Some(to) = self.block_at(self.end)
+        {
+            *to = *from;
+            self.end += len;
+            return true;
+        }
+        let Some(literal) = source.get(..len) else { return false };
+        self.literal(literal);
+        true
+    }
+
     /// Produces `literal`.
     pub(super) fn literal(&mut self, literal: &[u8]) {
         self.room(literal.len()).copy_from_slice(literal);
@@ -78,10 +99,27 @@ impl Window {
     }
 
     /// Produces `len` bytes, each the one `distance` bytes before it; `false` if `distance` is 0 or out of reach.
+    #[inline]
     pub(super) fn repeat(&mut self, distance: usize, len: usize) -> bool {
         if distance == 0 || distance > self.reach() {
             return false;
         }
+        if distance >= BLOCK_BYTES
+            && len <= BLOCK_BYTES
+            && let Some(from) = self.block_at(self.end - distance)
+        {
+            let block = *from;
+            if let Some(to) = self.block_at(self.end) {
+                *to = block;
+                self.end += len;
+                return true;
+            }
+        }
+        self.repeat_any(distance, len);
+        true
+    }
+
+    fn repeat_any(&mut self, distance: usize, len: usize) {
         self.reserve(len);
         let mut left = len;
         // A distance below the length repeats what was just written: the stretch to copy from doubles each time.
@@ -94,7 +132,11 @@ impl Window {
             left -= count;
             stretch += count;
         }
-        true
+    }
+
+    #[inline]
+    fn block_at(&mut self, at: usize) -> Option<&mut [u8; BLOCK_BYTES]> {
+        self.bytes.get_mut(at..)?.first_chunk_mut()
     }
 
     /// How many bytes the buffer takes.
