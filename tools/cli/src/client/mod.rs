@@ -15,6 +15,10 @@ mod error;
 mod metadata;
 mod offsets;
 mod producer;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod together;
 
 use std::collections::BTreeMap;

@@ -408,6 +408,3 @@ async fn identity_once<P: Platform>(
     let (id, epoch) = (response.producer_id, response.producer_epoch);
     Ok(record::Producer { id, epoch, base_sequence: 0 })
 }
-
-#[cfg(test)]
-mod tests;
