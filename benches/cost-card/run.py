@@ -1,6 +1,6 @@
 """Draws the cost card: a broker on CPU 0, the client on CPU 1, both on this machine.
 
-    benches/cost-card/run.py [--corelog PATH | --kafka [--fsync]] [--shards N] [options of cost-card]
+    benches/cost-card/run.py [--corelog PATH | --kafka [--fsync]] [options of cost-card]
 
 Needs `cargo build --release --bin corelog --bin cost-card`, and tools/conformance/setup.sh for
 Kafka. Every row is the last of rounds that agree; see docs/benchmarks.md for what the rows mean.
@@ -23,7 +23,9 @@ SERVER_CPU, CLIENT_CPU = "0", "1"
 
 def main() -> int:
     """Starts the broker, runs the client, stops the broker."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
     which.add_argument("--kafka", action="store_true", help="measure the reference broker")
@@ -52,7 +54,14 @@ def main() -> int:
             broker.start()
             print(f"idle: {broker.rss_bytes() / 1e6:.0f} MB resident", file=sys.stderr)
             command = [str(card), "-b", broker.bootstrap, "--pid", str(broker.pid)]
-            command += ["--client-cpu", CLIENT_CPU, "--server-cpu", SERVER_CPU, "--floor-dir", scratch]
+            command += [
+                "--client-cpu",
+                CLIENT_CPU,
+                "--server-cpu",
+                SERVER_CPU,
+                "--floor-dir",
+                scratch,
+            ]
             return subprocess.run([*command, *rest], check=False).returncode
         finally:
             broker.close()

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import TopicPartition
-
 from harness import clients, raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.clients import CODECS, Delivery
@@ -90,8 +89,11 @@ def produce_mix(world: World, records: int) -> None:
     share = records // len(mixed_topics())
     for topic, codec, idempotent in mixed_topics():
         client = clients.producer(
-            world.broker.bootstrap, compression_type=codec, enable_idempotence=idempotent,
-            linger_ms=5, batch_num_messages=1_000,
+            world.broker.bootstrap,
+            compression_type=codec,
+            enable_idempotence=idempotent,
+            linger_ms=5,
+            batch_num_messages=1_000,
         )
         delivery = Counted()
         for n in range(share):
@@ -163,8 +165,12 @@ def judge_files(world: World) -> str:
     expect_equal("records in the files", judged.record_count, world.record_count)
     # A codec's topic holds that codec, or a small last batch that it could not shrink.
     for topic, codec, _ in mixed_topics():
-        found = {name for file in world.files("*.log") if file.parent.name.startswith(f"{topic}-")
-                 for name in judged.codecs[file]}
+        found = {
+            name
+            for file in world.files("*.log")
+            if file.parent.name.startswith(f"{topic}-")
+            for name in judged.codecs[file]
+        }
         expect(codec in found and found <= {codec, "none"}, f"{topic} holds {found}")
     indexes = judge_indexes(world.files(*INDEX_KINDS))
     snapshots = judge_snapshots(world.files("*.snapshot"))
@@ -290,14 +296,18 @@ def probe_partition(world: World, topic: str, partition: int) -> int:
                 got = connection.fetch(FetchFrom(topic, partition, batch.last_offset, 12 << 20))
                 first = next(iter(raw.batches(got.records)), None)
                 found = first.base_offset if first else f"error {got.error}"
-                expect_equal(f"{topic}-{partition} at {batch.last_offset}", found, batch.base_offset)
+                expect_equal(
+                    f"{topic}-{partition} at {batch.last_offset}", found, batch.base_offset
+                )
                 stamp = stamps[batch.base_offset]
                 wanted = TopicPartition(topic, partition, stamp)
                 answer = reader.offsets_for_times([wanted], timeout=20)[0].offset
                 # The first batch that reaches this time holds the answer.
                 best = min(base for base, largest in stamps.items() if largest >= stamp)
                 inside = best <= answer <= batch.last_offset
-                expect(inside, f"{topic}-{partition} at time {stamp}: offset {answer}, not ≥ {best}")
+                expect(
+                    inside, f"{topic}-{partition} at time {stamp}: offset {answer}, not ≥ {best}"
+                )
                 probes += 2
     reader.close()
     return probes
@@ -315,7 +325,9 @@ def first_stamps(world: World, topic: str, partition: int) -> dict[int, int]:
 
 def main() -> int:
     """Runs all steps in order; a later step needs the files of the earlier ones."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")

@@ -22,7 +22,6 @@ from array import array
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, TopicPartition
-
 from harness import clients
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.log_checker import NOT_ACKED, OFFSET_UNKNOWN, Verdict, check_partition, self_test
@@ -52,7 +51,9 @@ class Acknowledgements:
             return
         number = NUMBER.unpack_from(message.value())[0]
         offset = message.offset()
-        self.offsets[message.partition()][number] = offset if offset is not None and offset >= 0 else OFFSET_UNKNOWN
+        self.offsets[message.partition()][number] = (
+            offset if offset is not None and offset >= 0 else OFFSET_UNKNOWN
+        )
         self.count += 1
 
 
@@ -82,16 +83,27 @@ class Killer:
             self.error = error
 
 
-def produce(broker: Broker, topic: str, records: int, kills: int, idempotent: bool) -> tuple[Acknowledgements, Killer]:
+def produce(
+    broker: Broker, topic: str, records: int, kills: int, idempotent: bool
+) -> tuple[Acknowledgements, Killer]:
     """Writes all records through the kills; returns when every one is acknowledged."""
     acks = Acknowledgements(records)
     killer = Killer(broker, acks, records, kills)
-    settings = {"enable_idempotence": True} if idempotent else {"max_in_flight_requests_per_connection": 1}
+    settings = (
+        {"enable_idempotence": True} if idempotent else {"max_in_flight_requests_per_connection": 1}
+    )
     client = clients.producer(
-        broker.bootstrap, linger_ms=2, message_timeout_ms=int(1000 * RUN_SECONDS_MAX),
-        reconnect_backoff_ms=20, reconnect_backoff_max_ms=200, retry_backoff_ms=20,
+        broker.bootstrap,
+        linger_ms=2,
+        message_timeout_ms=int(1000 * RUN_SECONDS_MAX),
+        reconnect_backoff_ms=20,
+        reconnect_backoff_max_ms=200,
+        retry_backoff_ms=20,
         # Small requests, so that a kill finds some half way: written and not yet answered.
-        batch_num_messages=500, queue_buffering_max_messages=20_000, log_level=0, **settings,
+        batch_num_messages=500,
+        queue_buffering_max_messages=20_000,
+        log_level=0,
+        **settings,
     )
     filler = b"x" * (VALUE_BYTES - NUMBER.size)
     deadline = time.monotonic() + RUN_SECONDS_MAX
@@ -106,7 +118,9 @@ def produce(broker: Broker, topic: str, records: int, kills: int, idempotent: bo
                 except BufferError:
                     client.poll(0.01)
                     expect(killer.error is None, f"restart: {killer.error}")
-                    expect(time.monotonic() < deadline, f"{acks.count} acked after {RUN_SECONDS_MAX} s")
+                    expect(
+                        time.monotonic() < deadline, f"{acks.count} acked after {RUN_SECONDS_MAX} s"
+                    )
             if n % 256 == 0:
                 client.poll(0)
         while client.flush(1.0):
@@ -129,7 +143,10 @@ def read_partition(broker: Broker, topic: str, partition: int) -> "array[int]":
     deadline = time.monotonic() + READ_SECONDS_MAX
     try:
         while True:
-            expect(time.monotonic() < deadline, f"{topic}-{partition}: no end after {READ_SECONDS_MAX} s")
+            expect(
+                time.monotonic() < deadline,
+                f"{topic}-{partition}: no end after {READ_SECONDS_MAX} s",
+            )
             for message in client.consume(10_000, 0.5):
                 error = message.error()
                 if error is None:
@@ -168,11 +185,14 @@ def run(launch: Launch, options: argparse.Namespace, idempotent: bool) -> str:
             broker.close()
     verdict = judge(acks, logs)
     slowest = max(killer.restarts, default=0.0)
-    line = f"{verdict.line()} kills={len(killer.restarts)} restart_max_ms={1000 * slowest:.0f} seconds={seconds:.1f}"
+    line = f"{verdict.line()} kills={len(killer.restarts)}"
+    line += f" restart_max_ms={1000 * slowest:.0f} seconds={seconds:.1f}"
     expect(verdict.acked == options.records, f"not every record was acked: {line}")
     expect(verdict.missing == verdict.reordered == verdict.invented == 0, line)
     expect(not idempotent or verdict.duplicated == 0, line)
-    expect(not launch.is_corelog or slowest <= RESTART_SECONDS_MAX, f"a restart took too long: {line}")
+    expect(
+        not launch.is_corelog or slowest <= RESTART_SECONDS_MAX, f"a restart took too long: {line}"
+    )
     # The same checker, on this very log with one acked record taken out: it must see it.
     victim = next(n for n, held in enumerate(logs) if len(held))
     logs[victim].pop(len(logs[victim]) // 2)
@@ -182,14 +202,18 @@ def run(launch: Launch, options: argparse.Namespace, idempotent: bool) -> str:
 
 def main() -> int:
     """Runs what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--self-test", action="store_true", help="only try the checker on damaged logs")
+    parser.add_argument(
+        "--self-test", action="store_true", help="only try the checker on damaged logs"
+    )
     options, report = parser.parse_args(), Report()
     report.run("kill/self-test", lambda: expect(not self_test(), "; ".join(self_test())))
     if not options.self_test:

@@ -17,19 +17,31 @@ from harness.kafka_tools import KafkaTools
 from harness.paths import target_binary
 from harness.report import Report
 
-RUNNING = {**kcat.CHECKS, **confluent.CHECKS, **java_tools.CHECKS, **shards.CHECKS, **bad_input.CHECKS}
+RUNNING = {
+    **kcat.CHECKS,
+    **confluent.CHECKS,
+    **java_tools.CHECKS,
+    **shards.CHECKS,
+    **bad_input.CHECKS,
+}
 STOPPED = dump.CHECKS
 
 
 def arguments() -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
-    parser.add_argument("--shards", default="1,2", help="numbers of shards to run with (default 1,2)")
+    parser.add_argument(
+        "--shards", default="1,2", help="numbers of shards to run with (default 1,2)"
+    )
     parser.add_argument("--full", action="store_true", help="the long forms too")
-    parser.add_argument("--only", action="append", default=[], help="checks whose name contains this")
+    parser.add_argument(
+        "--only", action="append", default=[], help="checks whose name contains this"
+    )
     parser.add_argument("--set", action="append", default=[], help="a setting of the broker")
     return parser.parse_args()
 

@@ -7,7 +7,6 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic
-
 from harness import clients
 from harness.clients import CODECS, Delivery
 from harness.report import CheckFailed, expect, expect_equal
@@ -25,20 +24,22 @@ def explicit_offsets(context: Context) -> str:
     for n in range(3_000):
         key = None if n % 5 == 0 else b"key-%d" % n
         value = None if n % 11 == 0 else b"value-%d" % n
-        headers = [("h", b"%d" % n), ("empty", b""), ("null", None), ("h", b"again")] if n % 3 else None
+        headers = (
+            [("h", b"%d" % n), ("empty", b""), ("null", None), ("h", b"again")] if n % 3 else None
+        )
         stamp = 1_600_000_000_000 + n
         sent[n % 3].append((key, value, headers, (1, stamp)))
         optional = {"headers": headers} if headers else {}  # The binding takes no None here.
-        client.produce(
-            topic, value, key, n % 3, on_delivery=delivery, timestamp=stamp, **optional
-        )
+        client.produce(topic, value, key, n % 3, on_delivery=delivery, timestamp=stamp, **optional)
         client.poll(0)
     delivery.finish(client, 3_000)
     starts = [(0, 0), (1, 7), (2, 999)]
     got = clients.read_to_end(context.bootstrap, [TopicPartition(topic, p, o) for p, o in starts])
     for partition, start in starts:
         found = [m for m in got if m.partition() == partition]
-        expect_equal(f"offsets of {partition}", [m.offset() for m in found], list(range(start, 1_000)))
+        expect_equal(
+            f"offsets of {partition}", [m.offset() for m in found], list(range(start, 1_000))
+        )
         content = [(m.key(), m.value(), m.headers(), m.timestamp()) for m in found]
         expect_equal(f"records of {partition}", content, sent[partition][start:])
     return "3000 records, 3 partitions"
@@ -69,14 +70,20 @@ def large_records(context: Context) -> str:
     topic = context.topic("confluent-large", max_message_bytes="11000000")
     values = [os.urandom(LARGE_VALUE_BYTES), b"x" * 100, os.urandom(LARGE_VALUE_BYTES)]
     for name in ("none", "zstd"):
-        client, delivery = clients.producer(
-            context.bootstrap, message_max_bytes=12_000_000, compression_type=name
-        ), Delivery()
+        client, delivery = (
+            clients.producer(
+                context.bootstrap, message_max_bytes=12_000_000, compression_type=name
+            ),
+            Delivery(),
+        )
         for value in values:
             client.produce(topic, value, on_delivery=delivery)
         delivery.finish(client, len(values))
     got = clients.read_topic(
-        context.bootstrap, topic, fetch_message_max_bytes=1_000_000, receive_message_max_bytes=64_000_000
+        context.bootstrap,
+        topic,
+        fetch_message_max_bytes=1_000_000,
+        receive_message_max_bytes=64_000_000,
     )
     found = [hashlib.sha256(message.value()).hexdigest() for message in got]
     expect_equal("digests", found, [hashlib.sha256(value).hexdigest() for value in values] * 2)
@@ -185,7 +192,9 @@ def watermarks(context: Context) -> None:
 def follow(context: Context) -> None:
     """A consumer waiting at the end gets a record as soon as it is there."""
     topic = context.topic("confluent-follow")
-    reader = clients.consumer(context.bootstrap, fetch_wait_max_ms=5_000, enable_partition_eof=False)
+    reader = clients.consumer(
+        context.bootstrap, fetch_wait_max_ms=5_000, enable_partition_eof=False
+    )
     reader.assign([TopicPartition(topic, 0, 0)])
     expect(reader.poll(1.0) is None, "an empty topic gave a record")
     client = clients.producer(context.bootstrap, linger_ms=0)
@@ -221,18 +230,29 @@ def administration(context: Context) -> None:
         return 0
 
     again = NewTopic(name, num_partitions=1, replication_factor=1)
-    expect_equal("create again", code(client.create_topics([again])[name]), KafkaError.TOPIC_ALREADY_EXISTS)
+    expect_equal(
+        "create again", code(client.create_topics([again])[name]), KafkaError.TOPIC_ALREADY_EXISTS
+    )
     bad = NewTopic("bad/name", num_partitions=1, replication_factor=1)
-    expect_equal("bad name", code(client.create_topics([bad])["bad/name"]), KafkaError.TOPIC_EXCEPTION)
+    expect_equal(
+        "bad name", code(client.create_topics([bad])["bad/name"]), KafkaError.TOPIC_EXCEPTION
+    )
     wide = NewTopic(name + "-rf", num_partitions=1, replication_factor=3)
     expect_equal(
-        "replication factor 3 of 1", code(client.create_topics([wide])[name + "-rf"]),
+        "replication factor 3 of 1",
+        code(client.create_topics([wide])[name + "-rf"]),
         KafkaError.INVALID_REPLICATION_FACTOR,
     )
-    odd = NewTopic(name + "-odd", num_partitions=1, replication_factor=1, config={"segment.bytes": "-1"})
-    expect_equal("bad config", code(client.create_topics([odd])[name + "-odd"]), KafkaError.INVALID_CONFIG)
+    odd = NewTopic(
+        name + "-odd", num_partitions=1, replication_factor=1, config={"segment.bytes": "-1"}
+    )
+    expect_equal(
+        "bad config", code(client.create_topics([odd])[name + "-odd"]), KafkaError.INVALID_CONFIG
+    )
     expect_equal("delete", code(client.delete_topics([name])[name]), 0)
-    expect_equal("delete again", code(client.delete_topics([name])[name]), KafkaError.UNKNOWN_TOPIC_OR_PART)
+    expect_equal(
+        "delete again", code(client.delete_topics([name])[name]), KafkaError.UNKNOWN_TOPIC_OR_PART
+    )
     # The name is free at once, and the new topic is empty.
     expect_equal("create anew", code(client.create_topics([again])[name]), 0)
     expect_equal("records", len(clients.read_topic(context.bootstrap, name)), 0)

@@ -22,7 +22,8 @@ def codecs(context: Context) -> str:
     if not context.codecs:
         raise Skipped("no check with a codec ran")
     files = {
-        topic: sorted(context.broker.topics_dir.glob(f"{topic}-*/*.log")) for topic in context.codecs
+        topic: sorted(context.broker.topics_dir.glob(f"{topic}-*/*.log"))
+        for topic in context.codecs
     }
     judged = judge_logs([file for of_topic in files.values() for file in of_topic])
     for topic, codec in context.codecs.items():

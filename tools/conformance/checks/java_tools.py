@@ -28,7 +28,8 @@ def topics(context: Context) -> None:
     described = [re.findall(r"(Partition|Leader|Replicas|Isr): (\d+)", line) for line in lines[1:]]
     node = dict(described[0])["Leader"]
     expected = [
-        [("Partition", str(n)), ("Leader", node), ("Replicas", node), ("Isr", node)] for n in range(3)
+        [("Partition", str(n)), ("Leader", node), ("Replicas", node), ("Isr", node)]
+        for n in range(3)
     ]
     expect_equal("partitions", described, expected)
     context.tools.tool("topics", "--delete", "--topic", topic)
@@ -58,11 +59,23 @@ def console(context: Context) -> str:
         held.close()
         expect(end > 0, f"partition {partition} got no record of 201")
         out = context.tools.tool(
-            "console-consumer", "--topic", topic, "--partition", str(partition), "--offset", "earliest",
-            "--max-messages", str(end), "--timeout-ms", "20000", *show,
+            "console-consumer",
+            "--topic",
+            topic,
+            "--partition",
+            str(partition),
+            "--offset",
+            "earliest",
+            "--max-messages",
+            str(end),
+            "--timeout-ms",
+            "20000",
+            *show,
         )
         split = [line.split("\t", 1) for line in out.splitlines()]
-        expect_equal("offsets", [offset for offset, _ in split], [f"Offset:{n}" for n in range(end)])
+        expect_equal(
+            "offsets", [offset for offset, _ in split], [f"Offset:{n}" for n in range(end)]
+        )
         seen += [rest for _, rest in split]
     expected = [*lines.splitlines(), "NO_HEADERS\tnobody\tnull"]
     expect_equal("records", sorted(seen), sorted(expected))
@@ -103,9 +116,18 @@ def perf(codec: str) -> Check:
         topic = context.topic(f"java-perf-{codec}", 2)
         context.codecs[topic] = codec
         out = context.tools.tool(
-            "producer-perf-test", "--topic", topic, "--num-records", str(PERF_RECORDS),
-            "--record-size", "500", "--throughput", "-1", "--command-property",
-            f"compression.type={codec}", "acks=all",
+            "producer-perf-test",
+            "--topic",
+            topic,
+            "--num-records",
+            str(PERF_RECORDS),
+            "--record-size",
+            "500",
+            "--throughput",
+            "-1",
+            "--command-property",
+            f"compression.type={codec}",
+            "acks=all",
         )
         last = out.strip().splitlines()[-1]
         expect(last.startswith(f"{PERF_RECORDS} records sent"), f"it said: {last}")
@@ -128,8 +150,17 @@ def console_codecs(context: Context) -> None:
             client.produce(topic, value, on_delivery=delivery)
         delivery.finish(client, 500)
         out = context.tools.tool(
-            "console-consumer", "--topic", topic, "--partition", "0", "--offset", "earliest",
-            "--max-messages", "500", "--timeout-ms", "20000",
+            "console-consumer",
+            "--topic",
+            topic,
+            "--partition",
+            "0",
+            "--offset",
+            "earliest",
+            "--max-messages",
+            "500",
+            "--timeout-ms",
+            "20000",
         )
         expect_equal(f"values, {codec}", out.splitlines(), values)
 

@@ -15,7 +15,9 @@ def keys_and_values(context: Context) -> str:
     lines = "".join(f"key{n % 7}:value {n}\n" for n in range(1_000))
     context.tools.kcat("-P", "-t", topic, "-K:", stdin=lines.encode())
     out = context.tools.kcat("-C", "-t", topic, "-o", "beginning", "-e", "-f", "%o %k:%s\n")
-    expect_equal("records", out, "".join(f"{n} {line}\n" for n, line in enumerate(lines.split("\n")[:-1])))
+    expect_equal(
+        "records", out, "".join(f"{n} {line}\n" for n, line in enumerate(lines.split("\n")[:-1]))
+    )
     return "1000 records"
 
 
@@ -46,7 +48,9 @@ def codec(name: str) -> Check:
         # One large batch: librdkafka sends a small one plain where compression would not shrink it.
         settings = ("-X", f"compression.codec={name}", "-X", "linger.ms=300")
         context.tools.kcat("-P", "-t", topic, *settings, stdin=lines.encode())
-        out = context.tools.kcat("-C", "-t", topic, "-o", "beginning", "-e", "-X", "check.crcs=true")
+        out = context.tools.kcat(
+            "-C", "-t", topic, "-o", "beginning", "-e", "-X", "check.crcs=true"
+        )
         expect_equal("values", out, lines)
         return "5000 records"
 
@@ -59,7 +63,10 @@ def metadata(context: Context) -> None:
     answer = json.loads(context.tools.kcat("-L", "-J", "-t", topic))
     expect_equal("brokers", [broker["name"] for broker in answer["brokers"]], [context.bootstrap])
     node = answer["brokers"][0]["id"]
-    found = [(p["partition"], p["leader"], [r["id"] for r in p["replicas"]]) for p in answer["topics"][0]["partitions"]]
+    found = [
+        (p["partition"], p["leader"], [r["id"] for r in p["replicas"]])
+        for p in answer["topics"][0]["partitions"]
+    ]
     expect_equal("partitions", sorted(found), [(n, node, [node]) for n in range(3)])
     everything = json.loads(context.tools.kcat("-L", "-J"))
     expect(topic in {entry["topic"] for entry in everything["topics"]}, f"{topic} is not listed")

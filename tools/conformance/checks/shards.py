@@ -8,8 +8,8 @@ nothing may be forwarded.
 import os
 import time
 
-from harness.raw import FETCH, PRODUCE, Connection, FetchFrom
 from harness import raw
+from harness.raw import FETCH, PRODUCE, Connection, FetchFrom
 from harness.report import expect, expect_equal
 
 from . import Check, Context
@@ -84,7 +84,9 @@ def fetch_anywhere(context: Context) -> str:
         with Connection(context.broker.port) as connection:
             for partition, seen in answers.items():
                 got = connection.fetch(FetchFrom(topic, partition, 0))
-                expect_equal("fetch error and high watermark", (got.error, got.high_watermark), (0, 20))
+                expect_equal(
+                    "fetch error and high watermark", (got.error, got.high_watermark), (0, 20)
+                )
                 seen.add(got.records)
     for partition, seen in answers.items():
         expect_equal(f"different answers of {partition}", len(seen), 1)
@@ -105,7 +107,9 @@ def order_over_cores(context: Context) -> None:
                     want = FetchFrom(topic, partition, 0, wait_ms=20, bytes_min=1 << 20)
                     expected.append((connection.send(FETCH, 11, raw.fetch_body(want)), FETCH))
                 else:
-                    body = raw.produce_body(topic, partition, raw.batch([(None, b"%d" % n)], now_ms()))
+                    body = raw.produce_body(
+                        topic, partition, raw.batch([(None, b"%d" % n)], now_ms())
+                    )
                     expected.append((connection.send(PRODUCE, 7, body), PRODUCE))
             last = dict.fromkeys(range(PARTITIONS), -1)
             for n, (correlation, kind) in enumerate(expected):

@@ -109,7 +109,9 @@ class Broker:
             if self.process.poll() is not None or seconds > START_SECONDS_MAX:
                 code = self.process.poll()
                 self.kill()
-                raise BrokerError(f"not ready after {seconds:.1f} s, exit code {code}: {self.tail()}")
+                raise BrokerError(
+                    f"not ready after {seconds:.1f} s, exit code {code}: {self.tail()}"
+                )
         return time.monotonic() - begin
 
     def terminate(self) -> int:
@@ -120,7 +122,9 @@ class Broker:
             code = self.process.wait(STOP_SECONDS_MAX)
         except subprocess.TimeoutExpired:
             self.kill()
-            raise BrokerError(f"still running {STOP_SECONDS_MAX} s after SIGTERM: {self.tail()}")
+            raise BrokerError(
+                f"still running {STOP_SECONDS_MAX} s after SIGTERM: {self.tail()}"
+            ) from None
         self.process = None
         return code
 

@@ -24,7 +24,9 @@ def create_topic(
     bootstrap: str, topic: str, partitions: int = 1, config: Mapping[str, str] | None = None
 ) -> None:
     """Creates a topic and waits for the broker's answer; an error fails the check."""
-    new = NewTopic(topic, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+    new = NewTopic(
+        topic, num_partitions=partitions, replication_factor=1, config=dict(config or {})
+    )
     client = admin(bootstrap)  # A name of its own: a dropped client cancels its requests.
     client.create_topics([new], request_timeout=20)[topic].result(30)
 
@@ -83,9 +85,7 @@ class Delivery:
             raise CheckFailed(f"{self.count} of {expected_count} acknowledged, {left} in the queue")
 
 
-def read_to_end(
-    bootstrap: str, starts: Iterable[TopicPartition], **config: Any
-) -> list[Message]:
+def read_to_end(bootstrap: str, starts: Iterable[TopicPartition], **config: Any) -> list[Message]:
     """Reads every assigned partition from its offset to its end, in the order delivered."""
     starts = list(starts)
     client = consumer(bootstrap, **config)
@@ -112,4 +112,6 @@ def read_to_end(
 
 def read_topic(bootstrap: str, topic: str, partitions: int = 1, **config: Any) -> list[Message]:
     """Reads a whole topic from offset 0."""
-    return read_to_end(bootstrap, [TopicPartition(topic, p, 0) for p in range(partitions)], **config)
+    return read_to_end(
+        bootstrap, [TopicPartition(topic, p, 0) for p in range(partitions)], **config
+    )

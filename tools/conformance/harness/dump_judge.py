@@ -10,9 +10,12 @@ from .kafka_tools import dump_log_lines
 from .report import expect
 
 RECORD_BYTES_MAX = 11_000_000
-BAD = re.compile(r"mismatch|out of order|exception|invalid bytes|isvalid: false|error", re.IGNORECASE)
+BAD = re.compile(
+    r"mismatch|out of order|exception|invalid bytes|isvalid: false|error", re.IGNORECASE
+)
 BATCH = re.compile(
-    r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) .*compresscodec: (\w+) crc: \d+ isvalid: true$"
+    r"^baseOffset: (\d+) lastOffset: (\d+) count: (\d+) "
+    r".*compresscodec: (\w+) crc: \d+ isvalid: true$"
 )
 RECORD = re.compile(r"^\| offset: (\d+) ")
 EMPTY = re.compile(r"^(\S+\.index) is empty\.$")

@@ -32,7 +32,9 @@ def run_any(
         )
     except subprocess.TimeoutExpired as late:
         output = shorten((late.stderr or b"") + (late.stdout or b""), 600)
-        raise CheckFailed(f"{' '.join(command[:4])} …: not done after {seconds} s: {output}")
+        raise CheckFailed(
+            f"{' '.join(command[:4])} …: not done after {seconds} s: {output}"
+        ) from None
 
 
 class KafkaTools:

@@ -71,11 +71,31 @@ def self_test() -> list[str]:
         ("one removed at the end", acked, good[:-1], {"missing": 1}),
         # Everything behind the hole sits at another offset than acknowledged.
         ("one removed in the middle", acked, good[:500] + good[501:], {"missing": 500}),
-        ("one removed, no offsets known", [OFFSET_UNKNOWN] * 1_000, good[:500] + good[501:], {"missing": 1}),
-        ("one overwritten", acked, [*good[:500], 499, *good[501:]], {"missing": 1, "duplicated": 1}),
+        (
+            "one removed, no offsets known",
+            [OFFSET_UNKNOWN] * 1_000,
+            good[:500] + good[501:],
+            {"missing": 1},
+        ),
+        (
+            "one overwritten",
+            acked,
+            [*good[:500], 499, *good[501:]],
+            {"missing": 1, "duplicated": 1},
+        ),
         ("one duplicated at the end", acked, [*good, 999], {"duplicated": 1}),
-        ("two swapped", acked, [*good[:500], 501, 500, *good[502:]], {"missing": 2, "reordered": 1}),
-        ("one moved to the end", [OFFSET_UNKNOWN] * 1_000, good[:500] + good[501:] + [500], {"reordered": 1}),
+        (
+            "two swapped",
+            acked,
+            [*good[:500], 501, 500, *good[502:]],
+            {"missing": 2, "reordered": 1},
+        ),
+        (
+            "one moved to the end",
+            [OFFSET_UNKNOWN] * 1_000,
+            good[:500] + good[501:] + [500],
+            {"reordered": 1},
+        ),
         ("one invented", acked, [*good, 5_000], {"invented": 1}),
         ("one never acknowledged", [*acked[:-1], NOT_ACKED], good[:-1], {}),
     ]

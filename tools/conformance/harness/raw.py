@@ -132,8 +132,13 @@ def fetch_body(want: FetchFrom) -> bytes:
     """Fetch v11 of one partition without a session."""
     head = struct.pack(">iiiibii", -1, want.wait_ms, want.bytes_min, want.bytes_max, 0, 0, -1)
     part = struct.pack(">iiqqi", want.partition, -1, want.offset, -1, want.bytes_max)
-    return head + struct.pack(">i", 1) + string(want.topic) + struct.pack(">i", 1) + part + (
-        struct.pack(">i", 0) + string("")
+    return (
+        head
+        + struct.pack(">i", 1)
+        + string(want.topic)
+        + struct.pack(">i", 1)
+        + part
+        + (struct.pack(">i", 0) + string(""))
     )
 
 
