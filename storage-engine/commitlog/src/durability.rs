@@ -1,0 +1,275 @@
+//! Making groups lasting: the only place that writes to or syncs a segment while it grows.
+//!
+//! Owns the order of transfers. A log says that it has bytes ([`Durability::request`]); the implementation takes a sealed
+//! group whenever it can use one and reports how far it came. [`SyncPerFile`] syncs each file by itself; the core journal
+//! will be a second implementation behind the same trait.
+//!
+//! ```text
+//! lane of one log   write g1 ──► sync g1 ──────► durable g1
+//!                                write g2 ─────► (waits for the sync) ──► sync g2 ──► durable g2
+//!                                                 appends meanwhile form g3
+//! ```
+//! - One group of a lane is written at a time, because its first block may be its predecessor's last: a boundary block is
+//!   never rewritten while it is in flight. Its parts are in flight together.
+//! - A sync is submitted after the writes it covers completed, and one sync covers all groups written meanwhile.
+//! - The next group is taken as soon as the last write completed, unless a written group already waits for a sync: then
+//!   appends collect, for nothing would be lasting sooner. Nothing ever waits in order to batch.
+//! - After the first failure the lane does nothing more.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use crate::disk::{Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::error::{IoStage, LogFailure};
+use crate::executor::{Executor, TaskClass};
+use crate::files::{OpenFiles, SegmentKey};
+use crate::group::{Group, GroupEnd};
+use crate::local::join_all;
+use crate::mutant::{Mutant, Rule};
+
+/// Transfers of one group in flight together: enough to fill the device's queue, few enough to stay fair.
+const TRANSFERS_MAX: usize = 8;
+
+/// What a log tells and is told.
+pub(crate) trait GroupSource<D: Disk> {
+    /// Where its groups stand.
+    fn lane(&self) -> &Lane<D>;
+    /// The directory of its files.
+    fn directory(&self) -> &str;
+    /// The file of a group.
+    fn key(&self, end: &GroupEnd) -> SegmentKey;
+    /// Bytes that the next group would hold.
+    fn open_bytes(&self) -> u64;
+    /// Closes the next group; `None` if there is nothing to write.
+    fn seal(&self) -> Option<Group<D>>;
+    /// All writes up to `end` completed. Order: ends ascend.
+    fn written(&self, end: GroupEnd);
+    /// All up to `end` is on stable storage. Order: ends ascend, each after it was written.
+    fn durable(&self, end: GroupEnd);
+    /// Nothing more will be written or synced.
+    fn failed(&self, failure: LogFailure);
+}
+
+type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// How a core makes groups lasting.
+pub(crate) trait Durability<D: Disk> {
+    /// Brings back what is lasting but not yet in the segments. Runs before any log opens.
+    fn recover(&self) -> LocalFuture<'_, Result<(), LogFailure>>;
+
+    /// `source` has bytes to make lasting. Never blocks; groups are taken from tasks of its own.
+    fn request(&self, source: Rc<dyn GroupSource<D>>);
+}
+
+/// Transfers and syncs done, for metrics.
+#[derive(Debug, Default)]
+pub(crate) struct DurabilityCounters {
+    pub(crate) writes: Cell<u64>,
+    pub(crate) written_bytes: Cell<u64>,
+    pub(crate) syncs: Cell<u64>,
+}
+
+fn count(counter: &Cell<u64>, by: u64) {
+    counter.set(counter.get().wrapping_add(by));
+}
+
+#[derive(Debug)]
+struct Awaiting<D: Disk> {
+    file: Rc<D::File>,
+    end: GroupEnd,
+    is_first_of_segment: bool,
+}
+
+/// Where the groups of one log stand.
+#[derive(Debug)]
+pub(crate) struct Lane<D: Disk> {
+    writing: Cell<bool>,
+    syncing: Cell<bool>,
+    failed: Cell<bool>,
+    awaiting: RefCell<VecDeque<Awaiting<D>>>,
+}
+
+impl<D: Disk> Default for Lane<D> {
+    fn default() -> Self {
+        Self {
+            writing: Cell::default(),
+            syncing: Cell::default(),
+            failed: Cell::default(),
+            awaiting: RefCell::default(),
+        }
+    }
+}
+
+/// A sync for each file that was written.
+pub(crate) struct SyncPerFile<D: Disk, E: Executor> {
+    shared: Rc<Shared<D, E>>,
+}
+
+struct Shared<D: Disk, E: Executor> {
+    disk: D,
+    executor: E,
+    files: Rc<OpenFiles<D>>,
+    counters: Rc<DurabilityCounters>,
+    mutant: Mutant,
+}
+
+impl<D: Disk, E: Executor> SyncPerFile<D, E> {
+    pub(crate) fn new(
+        disk: D,
+        executor: E,
+        files: Rc<OpenFiles<D>>,
+        counters: Rc<DurabilityCounters>,
+        mutant: Mutant,
+    ) -> Self {
+        Self { shared: Rc::new(Shared { disk, executor, files, counters, mutant }) }
+    }
+}
+
+impl<D: Disk, E: Executor> Durability<D> for SyncPerFile<D, E> {
+    fn recover(&self) -> LocalFuture<'_, Result<(), LogFailure>> {
+        // A group is in its segment or nowhere.
+        Box::pin(async { Ok(()) })
+    }
+
+    fn request(&self, source: Rc<dyn GroupSource<D>>) {
+        self.shared.ensure_writer(source);
+    }
+}
+
+impl<D: Disk, E: Executor> Shared<D, E> {
+    fn ensure_writer(self: &Rc<Self>, source: Rc<dyn GroupSource<D>>) {
+        let lane = source.lane();
+        if lane.writing.get() || lane.failed.get() || self.must_wait(source.as_ref()) {
+            return;
+        }
+        lane.writing.set(true);
+        let shared = self.clone();
+        self.executor.spawn(TaskClass::Foreground, Box::pin(shared.write_groups(source)));
+    }
+
+    /// Whether the next group gains nothing by being written now.
+    fn must_wait(&self, source: &dyn GroupSource<D>) -> bool {
+        let open_bytes = source.open_bytes();
+        let waiting = !source.lane().awaiting.borrow().is_empty();
+        open_bytes == 0 || (waiting && open_bytes < IO_BYTES_MAX as u64)
+    }
+
+    async fn write_groups(self: Rc<Self>, source: Rc<dyn GroupSource<D>>) {
+        let lane = source.lane();
+        while !lane.failed.get() && !self.must_wait(source.as_ref()) {
+            let Some(group) = source.seal() else { break };
+            if self.mutant.lacks(Rule::BoundaryRewriteInFlight) {
+                let (shared, source) = (self.clone(), source.clone());
+                let write = async move { shared.write_group(&source, group).await };
+                self.executor.spawn(TaskClass::Foreground, Box::pin(write));
+                continue;
+            }
+            self.write_group(&source, group).await;
+        }
+        lane.writing.set(false);
+    }
+
+    async fn write_group(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>, group: Group<D>) {
+        let lane = source.lane();
+        match self.transfer(source.as_ref(), &group).await {
+            Ok(file) => {
+                let is_first_of_segment = group.is_first_of_segment;
+                source.written(group.end);
+                let awaiting = Awaiting { file, end: group.end, is_first_of_segment };
+                lane.awaiting.borrow_mut().push_back(awaiting);
+                self.ensure_syncer(source);
+            }
+            Err(failure) => {
+                lane.failed.set(true);
+                source.failed(failure);
+            }
+        }
+    }
+
+    async fn transfer(
+        &self,
+        source: &dyn GroupSource<D>,
+        group: &Group<D>,
+    ) -> Result<Rc<D::File>, LogFailure> {
+        let key = source.key(&group.end);
+        let mode =
+            if group.is_first_of_segment { OpenMode::CreateNew } else { OpenMode::ReadWrite };
+        let file = self
+            .files
+            .get(source.directory(), key, mode)
+            .await
+            .map_err(|error| LogFailure::from_disk(IoStage::Open, &error))?;
+        for parts in group.parts.chunks(TRANSFERS_MAX) {
+            let transfers =
+                parts.iter().map(|part| file.write_rc_at(part.buffer.clone(), part.position));
+            for result in join_all(transfers.collect()).await {
+                result.map_err(|error| LogFailure::from_disk(IoStage::Write, &error))?;
+            }
+            count(&self.counters.writes, parts.len() as u64);
+        }
+        let bytes = group.parts.iter().map(|part| crate::disk::AlignedBuffer::as_bytes(&*part.buffer).len() as u64);
+        count(&self.counters.written_bytes, bytes.sum());
+        Ok(file)
+    }
+
+    fn ensure_syncer(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>) {
+        let lane = source.lane();
+        if lane.syncing.get() || lane.failed.get() {
+            return;
+        }
+        lane.syncing.set(true);
+        let (shared, source) = (self.clone(), source.clone());
+        self.executor.spawn(TaskClass::Foreground, Box::pin(shared.sync_groups(source)));
+    }
+
+    async fn sync_groups(self: Rc<Self>, source: Rc<dyn GroupSource<D>>) {
+        let lane = source.lane();
+        while !lane.failed.get() {
+            let Some(run) = take_run(lane) else { break };
+            if let Err(failure) = self.sync_run(source.directory(), &run).await {
+                lane.failed.set(true);
+                source.failed(failure);
+                break;
+            }
+            source.durable(run.end);
+            self.ensure_writer(source.clone());
+        }
+        lane.syncing.set(false);
+    }
+
+    async fn sync_run(&self, directory: &str, run: &Awaiting<D>) -> Result<(), LogFailure> {
+        if self.mutant.lacks(Rule::AckBeforeSync) {
+            return Ok(());
+        }
+        count(&self.counters.syncs, 1);
+        run.file
+            .data_sync()
+            .await
+            .map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
+        if run.is_first_of_segment && !self.mutant.lacks(Rule::NoDirectorySync) {
+            count(&self.counters.syncs, 1);
+            self.disk
+                .sync_dir(directory)
+                .await
+                .map_err(|error| LogFailure::from_disk(IoStage::SyncDirectory, &error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Takes the written groups at the front that lie in one file: one sync covers them all.
+fn take_run<D: Disk>(lane: &Lane<D>) -> Option<Awaiting<D>> {
+    let mut awaiting = lane.awaiting.borrow_mut();
+    let mut run = awaiting.pop_front()?;
+    while let Some(next) = awaiting.front() {
+        if next.end.segment != run.end.segment {
+            break;
+        }
+        run.end = next.end;
+        awaiting.pop_front();
+    }
+    Some(run)
+}

@@ -1,0 +1,190 @@
+//! What can go wrong with a log, one enum per operation.
+//!
+//! Owns the words. It never maps them to a protocol code: that is the broker's table.
+
+use std::ops::Range;
+
+use record::{LeaderEpoch, Offset, PartitionIndex, TopicId};
+
+use crate::disk::DiskError;
+
+/// What a failed transfer was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IoStage {
+    /// Opening or creating a segment file.
+    Open,
+    /// Writing blocks.
+    Write,
+    /// Syncing a file.
+    Sync,
+    /// Syncing a directory.
+    SyncDirectory,
+}
+
+/// Why a log takes no more appends. It stays readable up to what it held durably.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LogFailure {
+    /// The disk is full: nothing past the durable end is promised.
+    #[error("no space left on device: appends past the durable end are given up")]
+    NoSpace,
+    /// The disk failed. Never retried: after a failed sync, trying again proves nothing.
+    #[error("disk failed ({stage:?}, errno {errno}): the log is read-only until restart")]
+    Io {
+        /// What was tried.
+        stage: IoStage,
+        /// The system's number; 0 where there was none.
+        errno: i32,
+    },
+    /// The log was closed or deleted.
+    #[error("the log is closed")]
+    Closed,
+}
+
+impl LogFailure {
+    pub(crate) fn from_disk(stage: IoStage, error: &DiskError) -> Self {
+        match error {
+            DiskError::NoSpace => Self::NoSpace,
+            DiskError::Denied { errno }
+            | DiskError::TooManyFiles { errno }
+            | DiskError::Io { errno } => Self::Io { stage, errno: *errno },
+            DiskError::NotFound | DiskError::AlreadyExists | DiskError::Short { .. } => {
+                Self::Io { stage, errno: 0 }
+            }
+        }
+    }
+}
+
+/// Why a batch was not appended. Nothing of it was kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AppendError {
+    /// The disk is behind: `pending_bytes` accepted bytes are not durable yet. Try again when they are.
+    #[error("{pending_bytes} bytes wait for the disk, bound {bound}; batch refused")]
+    Full {
+        /// Accepted and not yet durable.
+        pending_bytes: u64,
+        /// The bound.
+        bound: u64,
+    },
+    /// The log failed earlier.
+    #[error("log is read-only: {failure}")]
+    ReadOnly {
+        /// How.
+        failure: LogFailure,
+    },
+    /// The disk was full; the log takes appends again after a restart.
+    #[error("log is read-only: no space left on device")]
+    NoSpace,
+    /// The caller's epoch is older than the log's.
+    #[error("leader epoch {asked} is older than the log's {latest}; batch refused")]
+    Fenced {
+        /// The caller's.
+        asked: LeaderEpoch,
+        /// The log's.
+        latest: LeaderEpoch,
+    },
+    /// The batch is larger than a segment may be.
+    #[error("batch of {bytes} bytes, segment.bytes {segment_bytes}; batch refused")]
+    TooLarge {
+        /// Size of the batch.
+        bytes: u64,
+        /// `segment.bytes`.
+        segment_bytes: u32,
+    },
+    /// No offsets are left.
+    #[error("offset {base_offset} + {count} passes the last offset there is; batch refused")]
+    OffsetsExhausted {
+        /// Where the batch would have started.
+        base_offset: Offset,
+        /// Records in it.
+        count: i64,
+    },
+}
+
+/// Why a read was refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReadError {
+    /// The offset is no longer held.
+    #[error("offset {asked} is below the log start {log_start}")]
+    BelowStart {
+        /// What was asked for.
+        asked: Offset,
+        /// First offset held.
+        log_start: Offset,
+    },
+    /// The offset does not exist yet.
+    #[error("offset {asked} is past the end {end}")]
+    BeyondEnd {
+        /// What was asked for.
+        asked: Offset,
+        /// One past the last.
+        end: Offset,
+    },
+    /// The bytes are there and wrong. What lies before and after the range can be read.
+    #[error("offsets {}..{} are damaged on disk", range.start, range.end)]
+    Damaged {
+        /// The offsets that cannot be read.
+        range: Range<Offset>,
+    },
+    /// The disk failed; the read may be tried again.
+    #[error("read failed: {0}")]
+    Io(#[from] DiskError),
+}
+
+/// Why a log was not opened. Its files are untouched unless the variant says otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OpenError {
+    /// The log was created before, and its files are gone: offline, never recreated empty.
+    #[error("{path}: created before and missing now; restore it, or delete the topic")]
+    Missing {
+        /// What is missing.
+        path: String,
+    },
+    /// The same log is open already.
+    #[error("topic {topic_id} partition {partition} is open already")]
+    AlreadyOpen {
+        /// The topic.
+        topic_id: TopicId,
+        /// The partition.
+        partition: PartitionIndex,
+    },
+    /// The disk failed.
+    #[error("{path}: {error}")]
+    Io {
+        /// File or directory.
+        path: String,
+        /// How.
+        error: DiskError,
+    },
+}
+
+/// Why the store did not open, write a checkpoint, or delete a log.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// The disk failed.
+    #[error("{path}: {error}")]
+    Io {
+        /// File or directory.
+        path: String,
+        /// How.
+        error: DiskError,
+    },
+}
+
+impl From<StoreError> for OpenError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io { path, error } => Self::Io { path, error },
+        }
+    }
+}
+
+/// Adds the path that a [`DiskError`] leaves to its caller.
+pub(crate) trait AtPath<T> {
+    fn at(self, path: &str) -> Result<T, StoreError>;
+}
+
+impl<T> AtPath<T> for Result<T, DiskError> {
+    fn at(self, path: &str) -> Result<T, StoreError> {
+        self.map_err(|error| StoreError::Io { path: path.to_owned(), error })
+    }
+}

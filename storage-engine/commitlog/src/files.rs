@@ -1,0 +1,134 @@
+//! Open segment files: a bounded number, the one used longest ago is closed first.
+//!
+//! Owns every handle of a segment. A handle in use stays open though it was evicted: whoever uses it holds it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use record::Offset;
+
+use crate::disk::{Disk, DiskResult, OpenMode};
+use crate::lru::Lru;
+use crate::small_file;
+
+/// Names a log within its store; never used again for another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LogKey(pub(crate) u64);
+
+/// Names a segment within its store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SegmentKey {
+    pub(crate) log: LogKey,
+    pub(crate) segment: Offset,
+}
+
+impl SegmentKey {
+    pub(crate) fn all_of(log: LogKey) -> std::ops::RangeInclusive<Self> {
+        Self { log, segment: Offset(i64::MIN) }..=Self { log, segment: Offset(i64::MAX) }
+    }
+}
+
+/// The files of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Suffix {
+    Log,
+    Index,
+    TimeIndex,
+    Snapshot,
+}
+
+impl Suffix {
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Log => ".log",
+            Self::Index => ".index",
+            Self::TimeIndex => ".timeindex",
+            Self::Snapshot => ".snapshot",
+        }
+    }
+}
+
+/// `NNNNNNNNNNNNNNNNNNNN.log`: 20 digits sort as numbers do.
+pub(crate) fn segment_name(base: Offset, suffix: Suffix) -> String {
+    format!("{:020}{}", base.0, suffix.text())
+}
+
+/// Reads such a name back; `None` for any other.
+pub(crate) fn parse_segment_name(name: &str, suffix: Suffix) -> Option<Offset> {
+    let digits = name.strip_suffix(suffix.text())?;
+    if digits.len() != 20 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    digits.parse().ok().map(Offset)
+}
+
+#[derive(Debug)]
+struct Held<F> {
+    file: Rc<F>,
+    mode: OpenMode,
+}
+
+impl<F> Clone for Held<F> {
+    fn clone(&self) -> Self {
+        Self { file: self.file.clone(), mode: self.mode }
+    }
+}
+
+/// The handles of one core.
+#[derive(Debug)]
+pub(crate) struct OpenFiles<D: Disk> {
+    disk: D,
+    held: RefCell<Lru<SegmentKey, Held<D::File>>>,
+}
+
+impl<D: Disk> OpenFiles<D> {
+    pub(crate) fn new(disk: D, files_max: usize) -> Self {
+        Self { disk, held: RefCell::new(Lru::new(files_max)) }
+    }
+
+    /// A handle that can do what `mode` says; `CreateNew` makes the file.
+    pub(crate) async fn get(
+        &self,
+        directory: &str,
+        key: SegmentKey,
+        mode: OpenMode,
+    ) -> DiskResult<Rc<D::File>> {
+        if mode != OpenMode::CreateNew {
+            let held = self.held.borrow_mut().get(&key);
+            if let Some(held) = held
+                && (mode == OpenMode::Read || held.mode != OpenMode::Read)
+            {
+                return Ok(held.file);
+            }
+        }
+        let path = small_file::join(directory, &segment_name(key.segment, Suffix::Log));
+        let file = Rc::new(self.disk.open(&path, mode).await?);
+        self.held.borrow_mut().insert(key, Held { file: file.clone(), mode }, 1);
+        Ok(file)
+    }
+
+    pub(crate) fn forget_log(&self, log: LogKey) {
+        self.held.borrow_mut().remove_range(SegmentKey::all_of(log));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_names_round_trip_and_others_are_refused() {
+        let name = segment_name(Offset(42_000), Suffix::Log);
+        assert_eq!(name, "00000000000000042000.log");
+        assert_eq!(parse_segment_name(&name, Suffix::Log), Some(Offset(42_000)));
+        for other in [
+            "42000.log",
+            "0000000000000004200x.log",
+            "+0000000000000042000.log",
+            "99999999999999999999.log",
+            "00000000000000042000.index",
+        ] {
+            assert_eq!(parse_segment_name(other, Suffix::Log), None, "{other}");
+        }
+    }
+}

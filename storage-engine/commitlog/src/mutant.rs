@@ -1,0 +1,70 @@
+//! Rules that a test may switch off, to prove that the simulator notices.
+//!
+//! Owns the list. Without the feature `mutants` a [`Mutant`] cannot be anything but "none", and every question about it is
+//! a constant `false` that the compiler removes.
+
+/// One safety rule, switched off.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Rule {
+    /// `durable` moves when the write completes; the sync is skipped.
+    AckBeforeSync,
+    /// A fresh file's directory is not synced before its first acknowledgement.
+    NoDirectorySync,
+    /// Recovery appends behind a tail of zeros, at the next block, instead of cutting it.
+    AppendAfterGap,
+    /// An index entry is believed without looking at the batch it points to.
+    IndexTrustedWithoutCheck,
+    /// A checkpoint names the accepted end instead of the durable one.
+    CheckpointAheadOfSync,
+    /// A group's writes start while its predecessor's are in flight.
+    BoundaryRewriteInFlight,
+    /// The lowest sequence of a partition's checkpoints wins instead of the highest.
+    StaleCheckpointWins,
+}
+
+impl Rule {
+    /// Every rule.
+    pub const ALL: [Self; 7] = [
+        Self::AckBeforeSync,
+        Self::NoDirectorySync,
+        Self::AppendAfterGap,
+        Self::IndexTrustedWithoutCheck,
+        Self::CheckpointAheadOfSync,
+        Self::BoundaryRewriteInFlight,
+        Self::StaleCheckpointWins,
+    ];
+}
+
+/// Which rule is off, if any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Mutant {
+    #[cfg(feature = "mutants")]
+    off: Option<Rule>,
+}
+
+impl Mutant {
+    /// Every rule holds.
+    pub const NONE: Self = Self {
+        #[cfg(feature = "mutants")]
+        off: None,
+    };
+
+    /// `rule` is switched off.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub const fn without(rule: Rule) -> Self {
+        Self { off: Some(rule) }
+    }
+
+    /// Whether `rule` is switched off.
+    #[must_use]
+    pub(crate) fn lacks(self, rule: Rule) -> bool {
+        #[cfg(feature = "mutants")]
+        return self.off == Some(rule);
+        #[cfg(not(feature = "mutants"))]
+        {
+            let _ = rule;
+            false
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Small files, read whole and replaced whole.
+//!
+//! Owns the one way to replace one: temporary name, full sync, rename, sync of the directory. A reader sees the old bytes or
+//! the new ones, before and after any crash. Never used for segments.
+
+use std::rc::Rc;
+
+use crate::disk::{
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, IO_BYTES_MAX, OpenMode,
+};
+
+/// Suffix of a name that is not yet in place; recovery removes what it finds.
+pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// Joins two parts of a path; the root is `""`.
+pub(crate) fn join(directory: &str, name: &str) -> String {
+    if directory.is_empty() { name.to_owned() } else { format!("{directory}/{name}") }
+}
+
+/// Rounds up to whole blocks.
+pub(crate) const fn block_ceiling(bytes: u64) -> u64 {
+    bytes.next_multiple_of(BLOCK_BYTES as u64)
+}
+
+/// Rounds down to whole blocks.
+pub(crate) const fn block_floor(bytes: u64) -> u64 {
+    bytes - bytes % BLOCK_BYTES as u64
+}
+
+/// All of a file, or `None` where there is no such name. What lies past `bytes_max` is left out: the caller's checksum then
+/// fails, as it does for any other damage.
+pub(crate) async fn read<D: Disk>(
+    disk: &D,
+    path: &str,
+    bytes_max: usize,
+) -> DiskResult<Option<Vec<u8>>> {
+    let file = match disk.open(path, OpenMode::Read).await {
+        Ok(file) => file,
+        Err(DiskError::NotFound) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let size = file.size().await?;
+    let size = usize::try_from(size).unwrap_or(usize::MAX).min(bytes_max);
+    let mut contents = Vec::with_capacity(size);
+    while contents.len() < size {
+        let position = contents.len() as u64;
+        let remaining = size - contents.len();
+        let asked = remaining.next_multiple_of(BLOCK_BYTES).min(IO_BYTES_MAX);
+        let piece = file.read_at_aligned(position, asked).await?;
+        let usable = piece.len().min(remaining);
+        contents.extend_from_slice(&piece[..usable]);
+        if usable < remaining.min(asked) {
+            break;
+        }
+    }
+    Ok(Some(contents))
+}
+
+/// Writes `contents` as the whole of a new file and syncs it; its name is not yet lasting.
+pub(crate) async fn create<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()> {
+    match disk.remove(path).await {
+        Ok(()) | Err(DiskError::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    let file = disk.open(path, OpenMode::CreateNew).await?;
+    for (index, piece) in contents.chunks(IO_BYTES_MAX).enumerate() {
+        let mut buffer = disk.allocate(piece.len());
+        let whole = piece.len().next_multiple_of(BLOCK_BYTES);
+        buffer.truncate(whole);
+        let bytes = buffer.as_bytes_mut();
+        bytes[..piece.len()].copy_from_slice(piece);
+        bytes[piece.len()..].fill(0);
+        file.write_rc_at(Rc::new(buffer), (index * IO_BYTES_MAX) as u64).await?;
+    }
+    file.truncate(contents.len() as u64).await?;
+    file.full_sync().await
+}
+
+/// Replaces `name` in `directory`, or creates it; lasting on return.
+pub(crate) async fn replace<D: Disk>(
+    disk: &D,
+    directory: &str,
+    name: &str,
+    contents: &[u8],
+) -> DiskResult<()> {
+    let path = join(directory, name);
+    let temporary = format!("{path}{TEMPORARY_SUFFIX}");
+    create(disk, &temporary, contents).await?;
+    disk.rename(&temporary, &path).await?;
+    disk.sync_dir(directory).await
+}
+
+/// Makes a directory that may be there already, and its name lasting.
+pub(crate) async fn ensure_directory<D: Disk>(
+    disk: &D,
+    parent: &str,
+    name: &str,
+) -> DiskResult<()> {
+    match disk.create_dir(&join(parent, name)).await {
+        Ok(()) => disk.sync_dir(parent).await,
+        // It may have been made just before a crash: only a sync of ours proves that it lasts.
+        Err(DiskError::AlreadyExists) => disk.sync_dir(parent).await,
+        Err(error) => Err(error),
+    }
+}
