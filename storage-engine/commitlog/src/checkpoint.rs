@@ -190,7 +190,7 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<CheckpointEntry, record::code
 pub struct CheckpointMap {
     winners: BTreeMap<TopicPartition, CheckpointEntry>,
     /// What each shard's newest file holds: entries that the shard must keep until it has opened their logs.
-    by_shard: BTreeMap<String, CheckpointFile>,
+    by_shard: BTreeMap<String, (Copy, CheckpointFile)>,
     sequence_highest: u64,
 }
 
@@ -216,7 +216,7 @@ impl CheckpointMap {
             Err(error) => return Err(error).at(CHECKPOINT_DIRECTORY),
         };
         for entry in names {
-            let Some(shard) = shard_of(&entry.name) else { continue };
+            let Some((shard, copy)) = shard_of(&entry.name) else { continue };
             if !matches!(entry.kind, EntryKind::File { .. }) {
                 continue;
             }
@@ -227,14 +227,14 @@ impl CheckpointMap {
                 continue;
             };
             match decode(&bytes) {
-                Ok(file) => map.add(shard, file, mutant),
+                Ok(file) => map.add(shard, copy, file, mutant),
                 Err(damage) => damaged.push(DamagedCheckpoint { path, damage }),
             }
         }
         Ok((map, damaged))
     }
 
-    fn add(&mut self, shard: &str, file: CheckpointFile, mutant: Mutant) {
+    fn add(&mut self, shard: &str, copy: Copy, file: CheckpointFile, mutant: Mutant) {
         self.sequence_highest = self.sequence_highest.max(file.sequence);
         for entry in &file.entries {
             self.sequence_highest = self.sequence_highest.max(entry.sequence);
@@ -248,9 +248,9 @@ impl CheckpointMap {
                 *winner = *entry;
             }
         }
-        let newest = self.by_shard.entry(shard.to_owned()).or_insert_with(|| file.clone());
-        if file.sequence > newest.sequence {
-            *newest = file;
+        let newest = self.by_shard.entry(shard.to_owned()).or_insert_with(|| (copy, file.clone()));
+        if file.sequence > newest.1.sequence {
+            *newest = (copy, file);
         }
     }
 
@@ -279,12 +279,18 @@ impl CheckpointMap {
     }
 
     pub(crate) fn shard_entries(&self, shard: &str) -> &[CheckpointEntry] {
-        self.by_shard.get(shard).map_or(&[], |file| &file.entries)
+        self.by_shard.get(shard).map_or(&[], |(_, file)| &file.entries)
+    }
+
+    /// The copy that is written next: never the newest one.
+    pub(crate) fn next_copy(&self, shard: &str) -> Copy {
+        self.by_shard.get(shard).map_or(Copy::A, |(copy, _)| copy.other())
     }
 }
 
-fn shard_of(name: &str) -> Option<&str> {
-    name.strip_suffix(".a").or_else(|| name.strip_suffix(".b"))
+fn shard_of(name: &str) -> Option<(&str, Copy)> {
+    let a = name.strip_suffix(".a").map(|shard| (shard, Copy::A));
+    a.or_else(|| name.strip_suffix(".b").map(|shard| (shard, Copy::B)))
 }
 
 /// Which of the two copies is written next.
@@ -331,7 +337,7 @@ pub(crate) async fn write<D: Disk>(
 pub async fn remove_vanished<D: Disk>(disk: &D, present: &[&str]) -> DiskResult<usize> {
     let mut removed = 0;
     for entry in disk.list(CHECKPOINT_DIRECTORY).await? {
-        let Some(shard) = shard_of(&entry.name) else { continue };
+        let Some((shard, _)) = shard_of(&entry.name) else { continue };
         if !present.contains(&shard) && matches!(entry.kind, EntryKind::File { .. }) {
             disk.remove(&small_file::join(CHECKPOINT_DIRECTORY, &entry.name)).await?;
             removed += 1;
@@ -409,13 +415,14 @@ mod tests {
     fn the_highest_sequence_wins_over_all_shards_and_copies() {
         let mut map = CheckpointMap::default();
         let file = |sequence, entry| CheckpointFile { sequence, entries: vec![entry] };
-        map.add("1", file(3 << 32, entry(3 << 32, 30)), Mutant::NONE);
+        map.add("1", Copy::A, file(3 << 32, entry(3 << 32, 30)), Mutant::NONE);
         // Shard 0 kept the entry of a log that moved to shard 1: written later, and older.
-        map.add("0", file(4 << 32, entry(2 << 32, 20)), Mutant::NONE);
+        map.add("0", Copy::B, file(4 << 32, entry(2 << 32, 20)), Mutant::NONE);
         let log = entry(0, 0).log;
         assert_eq!(map.get(&log).map(|entry| entry.end), Some(Offset(30)));
         assert_eq!(map.start_count(), 5);
         assert_eq!(map.shard_entries("0").len(), 1);
+        assert_eq!(map.next_copy("0"), Copy::A);
         assert_eq!(map.shard_entries("2").len(), 0);
     }
 }

@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::disk::{Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::disk::{AlignedBuffer, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
 use crate::error::{IoStage, LogFailure};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{OpenFiles, SegmentKey};
@@ -48,7 +48,9 @@ pub(crate) trait GroupSource<D: Disk> {
     /// All writes up to `end` completed. Order: ends ascend.
     fn written(&self, end: GroupEnd);
     /// All up to `end` is on stable storage. Order: ends ascend, each after it was written.
-    fn durable(&self, end: GroupEnd);
+    fn durable(self: Rc<Self>, end: GroupEnd);
+    /// No task of the lane runs any more, for now.
+    fn idle(&self);
     /// Nothing more will be written or synced.
     fn failed(&self, failure: LogFailure);
 }
@@ -100,6 +102,13 @@ impl<D: Disk> Default for Lane<D> {
             failed: Cell::default(),
             awaiting: RefCell::default(),
         }
+    }
+}
+
+impl<D: Disk> Lane<D> {
+    /// Whether no task of the lane runs.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.writing.get() && !self.syncing.get()
     }
 }
 
@@ -161,7 +170,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         let lane = source.lane();
         while !lane.failed.get() && !self.must_wait(source.as_ref()) {
             let Some(group) = source.seal() else { break };
-            if self.mutant.lacks(Rule::BoundaryRewriteInFlight) {
+            if self.mutant.lacks(Rule::BoundaryRewriteInFlight) && !group.is_first_of_segment {
                 let (shared, source) = (self.clone(), source.clone());
                 let write = async move { shared.write_group(&source, group).await };
                 self.executor.spawn(TaskClass::Foreground, Box::pin(write));
@@ -170,6 +179,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
             self.write_group(&source, group).await;
         }
         lane.writing.set(false);
+        source.idle();
     }
 
     async fn write_group(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>, group: Group<D>) {
@@ -210,8 +220,8 @@ impl<D: Disk, E: Executor> Shared<D, E> {
             }
             count(&self.counters.writes, parts.len() as u64);
         }
-        let bytes = group.parts.iter().map(|part| crate::disk::AlignedBuffer::as_bytes(&*part.buffer).len() as u64);
-        count(&self.counters.written_bytes, bytes.sum());
+        let bytes = group.parts.iter().map(|part| part.buffer.as_bytes().len() as u64).sum();
+        count(&self.counters.written_bytes, bytes);
         Ok(file)
     }
 
@@ -234,10 +244,11 @@ impl<D: Disk, E: Executor> Shared<D, E> {
                 source.failed(failure);
                 break;
             }
-            source.durable(run.end);
+            source.clone().durable(run.end);
             self.ensure_writer(source.clone());
         }
         lane.syncing.set(false);
+        source.idle();
     }
 
     async fn sync_run(&self, directory: &str, run: &Awaiting<D>) -> Result<(), LogFailure> {

@@ -125,6 +125,9 @@ pub enum ReadError {
         /// The offsets that cannot be read.
         range: Range<Offset>,
     },
+    /// The log was closed or deleted.
+    #[error("the log is closed")]
+    Closed,
     /// The disk failed; the read may be tried again.
     #[error("read failed: {0}")]
     Io(#[from] DiskError),
@@ -160,6 +163,12 @@ pub enum OpenError {
 /// Why the store did not open, write a checkpoint, or delete a log.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
+    /// What was lasting outside the segments could not be brought back.
+    #[error("recovery before opening logs: {failure}")]
+    Recover {
+        /// How.
+        failure: LogFailure,
+    },
     /// The disk failed.
     #[error("{path}: {error}")]
     Io {
@@ -170,10 +179,22 @@ pub enum StoreError {
     },
 }
 
+impl From<StoreError> for ReadError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io { error, .. } => Self::Io(error),
+            StoreError::Recover { .. } => Self::Io(DiskError::Io { errno: 0 }),
+        }
+    }
+}
+
 impl From<StoreError> for OpenError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Io { path, error } => Self::Io { path, error },
+            StoreError::Recover { .. } => {
+                Self::Io { path: String::new(), error: DiskError::Io { errno: 0 } }
+            }
         }
     }
 }

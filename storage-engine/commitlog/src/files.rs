@@ -107,6 +107,11 @@ impl<D: Disk> OpenFiles<D> {
         Ok(file)
     }
 
+    /// Drops a handle whose name is about to change.
+    pub(crate) fn forget(&self, key: SegmentKey) {
+        self.held.borrow_mut().remove(&key);
+    }
+
     pub(crate) fn forget_log(&self, log: LogKey) {
         self.held.borrow_mut().remove_range(SegmentKey::all_of(log));
     }

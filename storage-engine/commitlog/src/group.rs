@@ -26,6 +26,8 @@ pub(crate) struct GroupEnd {
     pub(crate) offset: Offset,
     /// Largest timestamp in the segment up to here.
     pub(crate) max: Option<MaxTimestamp>,
+    /// Bytes appended since the log was opened.
+    pub(crate) total_bytes: u64,
 }
 
 /// One transfer of a group.
@@ -127,6 +129,7 @@ impl<D: Disk> OpenGroup<D> {
         self.copy(disk, &placed.leader_epoch.0.to_be_bytes(), batch.len() - 12);
         self.copy(disk, &batch[16..], batch.len() - 16);
         self.data_bytes += batch.len() as u64;
+        self.end.total_bytes += batch.len() as u64;
         self.end.offset = placed.next_offset;
         self.end.max = max;
         assert!(self.end.position == start + batch.len() as u64);

@@ -166,6 +166,26 @@ impl SegmentIndex {
         bytes
     }
 
+    /// Reads whole entries without a look at what they say.
+    pub(crate) fn decode_unchecked(base: Offset, offsets: &[u8], times: &[u8]) -> Self {
+        let (offsets, _) = offsets.as_chunks::<OFFSET_ENTRY_BYTES>();
+        let (times, _) = times.as_chunks::<TIME_ENTRY_BYTES>();
+        let offset = |&[o0, o1, o2, o3, p0, p1, p2, p3]: &[u8; OFFSET_ENTRY_BYTES]| OffsetEntry {
+            relative_last_offset: u32::from_be_bytes([o0, o1, o2, o3]),
+            position: u32::from_be_bytes([p0, p1, p2, p3]),
+        };
+        let time =
+            |&[t0, t1, t2, t3, t4, t5, t6, t7, o0, o1, o2, o3]: &[u8; TIME_ENTRY_BYTES]| TimeEntry {
+                timestamp: Timestamp(i64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7])),
+                relative_last_offset: u32::from_be_bytes([o0, o1, o2, o3]),
+            };
+        Self {
+            base,
+            offsets: offsets.iter().map(offset).collect(),
+            times: times.iter().map(time).collect(),
+        }
+    }
+
     /// Reads both files of a segment that ends at `end` and is `segment_bytes` long.
     pub(crate) fn decode(
         base: Offset,
@@ -174,9 +194,21 @@ impl SegmentIndex {
         offsets: &[u8],
         times: &[u8],
     ) -> Result<Self, IndexDamage> {
-        let offsets = decode_offsets(offsets)?;
-        let times = decode_times(times)?;
-        let index = Self { base, offsets, times };
+        if offsets.len() % OFFSET_ENTRY_BYTES != 0 {
+            return Err(IndexDamage::Length { bytes: offsets.len() });
+        }
+        if times.len() % TIME_ENTRY_BYTES != 0 {
+            return Err(IndexDamage::Length { bytes: times.len() });
+        }
+        let index = Self::decode_unchecked(base, offsets, times);
+        let unordered = index
+            .offsets
+            .windows(2)
+            .position(|pair| !offsets_ascend(pair))
+            .or_else(|| index.times.windows(2).position(|pair| !times_ascend(pair)));
+        if let Some(before) = unordered {
+            return Err(IndexDamage::Order { index: before + 1 });
+        }
         for (at, entry) in index.offsets.iter().enumerate() {
             let inside = u64::from(entry.position) < segment_bytes
                 && index.absolute(entry.relative_last_offset) < end;
@@ -193,49 +225,14 @@ impl SegmentIndex {
     }
 }
 
-fn decode_offsets(bytes: &[u8]) -> Result<Vec<OffsetEntry>, IndexDamage> {
-    let (entries, rest) = bytes.as_chunks::<OFFSET_ENTRY_BYTES>();
-    if !rest.is_empty() {
-        return Err(IndexDamage::Length { bytes: bytes.len() });
-    }
-    let mut decoded: Vec<OffsetEntry> = Vec::with_capacity(entries.len());
-    for (index, &[o0, o1, o2, o3, p0, p1, p2, p3]) in entries.iter().enumerate() {
-        let entry = OffsetEntry {
-            relative_last_offset: u32::from_be_bytes([o0, o1, o2, o3]),
-            position: u32::from_be_bytes([p0, p1, p2, p3]),
-        };
-        let follows = decoded.last().is_none_or(|last| {
-            last.relative_last_offset < entry.relative_last_offset && last.position < entry.position
-        });
-        if !follows {
-            return Err(IndexDamage::Order { index });
-        }
-        decoded.push(entry);
-    }
-    Ok(decoded)
+fn offsets_ascend(pair: &[OffsetEntry]) -> bool {
+    let [left, right] = pair else { return true };
+    left.relative_last_offset < right.relative_last_offset && left.position < right.position
 }
 
-fn decode_times(bytes: &[u8]) -> Result<Vec<TimeEntry>, IndexDamage> {
-    let (entries, rest) = bytes.as_chunks::<TIME_ENTRY_BYTES>();
-    if !rest.is_empty() {
-        return Err(IndexDamage::Length { bytes: bytes.len() });
-    }
-    let mut decoded: Vec<TimeEntry> = Vec::with_capacity(entries.len());
-    for (index, &[t0, t1, t2, t3, t4, t5, t6, t7, o0, o1, o2, o3]) in entries.iter().enumerate() {
-        let entry = TimeEntry {
-            timestamp: Timestamp(i64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7])),
-            relative_last_offset: u32::from_be_bytes([o0, o1, o2, o3]),
-        };
-        let follows = decoded.last().is_none_or(|last| {
-            last.timestamp < entry.timestamp
-                && last.relative_last_offset < entry.relative_last_offset
-        });
-        if !follows {
-            return Err(IndexDamage::Order { index });
-        }
-        decoded.push(entry);
-    }
-    Ok(decoded)
+fn times_ascend(pair: &[TimeEntry]) -> bool {
+    let [left, right] = pair else { return true };
+    left.timestamp < right.timestamp && left.relative_last_offset < right.relative_last_offset
 }
 
 /// Makes entries as batches go by, by Kafka's rule: one whenever more than `interval_bytes` passed since the last.
@@ -280,6 +277,12 @@ impl IndexBuilder {
             self.bytes_since_entry = 0;
         }
         self.bytes_since_entry += header.total_bytes() as u64;
+    }
+
+    /// Puts the entries of the part before in front.
+    pub(crate) fn prepend(&mut self, earlier: &SegmentIndex) {
+        let later = std::mem::replace(&mut self.index, earlier.clone());
+        self.index.extend(&later);
     }
 
     /// The segment is complete: its largest timestamp gets an entry in any case.

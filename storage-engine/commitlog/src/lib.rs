@@ -3,11 +3,44 @@
 //! Owns every byte of `<data>/` except what `record` and each core's `records.rs` encode. Async and single-threaded, generic
 //! over [`Disk`] and [`Executor`]: it names no runtime. It never acknowledges: it says how far bytes are accepted, written
 //! and durable, and the broker decides what that is worth.
-mod disk;
-mod executor;
+#![forbid(unsafe_code)]
 
+pub mod checkpoint;
+pub mod directory;
+mod disk;
+mod durability;
+mod ends;
+mod error;
+mod executor;
+mod files;
+mod group;
+mod index;
+mod local;
+mod log;
+mod lru;
+pub mod mutant;
+mod read_cache;
+mod recovery;
+mod shared;
+mod small_file;
+mod store;
+mod stream;
+mod tail_cache;
+
+pub use checkpoint::CheckpointMap;
 pub use disk::{
     AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX,
     OpenMode, PathEntry,
 };
+pub use ends::{Ends, SafeEnd};
+pub use error::{AppendError, IoStage, LogFailure, OpenError, ReadError, StoreError};
 pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
+pub use index::IndexDamage;
+pub use log::{
+    Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,
+    PENDING_BYTES_MAX, ReadBatches, ReadRequest, TimestampedOffset,
+};
+pub use recovery::{Cut, CutReason, RecoveryReport};
+pub use store::{StartKind, Store, StoreCounters, StoreOptions};
+pub use stream::{BadBatch, FoundBatch};
+pub use tail_cache::RecordSlice;

@@ -1,0 +1,513 @@
+//! One partition's log.
+//!
+//! Owns the segments of one log and everything that is derived from them. One core uses it; no borrow is held over an await
+//! or while a listener runs. It never acknowledges: it says how far it came.
+//!
+//! ```text
+//! append.rs   a batch gets its offset and its place          segment.rs  what is known of one segment
+//! read.rs     whole batches by offset, hot and cold          cold.rs     disk reads, checked as they enter the read cache
+//! time.rs     records by timestamp                           damage.rs   what is wrong on disk, and where good bytes go on
+//! seal.rs     rolled segments: exact length, indexes         lookup.rs   indexes: loaded, verified, rebuilt
+//! ```
+
+mod append;
+mod cold;
+mod damage;
+mod lookup;
+mod read;
+mod seal;
+mod segment;
+mod time;
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::{Rc, Weak};
+
+use record::{
+    EpochEnd, EpochTable, Fold, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition,
+};
+
+use crate::checkpoint::CheckpointEntry;
+use crate::disk::Disk;
+use crate::durability::{GroupSource, Lane};
+use crate::ends::{Ends, SafeEnd};
+use crate::error::LogFailure;
+use crate::executor::Executor;
+use crate::files::{LogKey, SegmentKey};
+use crate::group::{Group, GroupEnd, OpenGroup};
+use crate::local::Event;
+use crate::mutant::Rule;
+use crate::shared::Shared;
+use crate::tail_cache::LogTail;
+
+pub use append::{Appended, PENDING_BYTES_MAX};
+pub use damage::DamageReport;
+pub use read::{AtLeastOneBatch, ReadBatches, ReadRequest};
+pub use time::TimestampedOffset;
+
+pub(crate) use damage::{Damage, next_good};
+pub(crate) use seal::EPOCH_FILE;
+pub(crate) use segment::{Memory, Segment};
+
+/// Which log it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogIdentity {
+    /// The topic's name, which names the directory.
+    pub topic: Rc<str>,
+    /// The topic's id, which a topic created again under the same name does not share.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+}
+
+impl LogIdentity {
+    /// The log by id.
+    #[must_use]
+    pub fn topic_partition(&self) -> TopicPartition {
+        TopicPartition { topic_id: self.topic_id, partition: self.partition }
+    }
+}
+
+impl std::fmt::Display for LogIdentity {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}-{}", self.topic, self.partition)
+    }
+}
+
+/// How a log behaves; may change while it is open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogOptions {
+    /// A segment is rolled before it passes this (`segment.bytes`).
+    pub segment_bytes: u32,
+    /// A segment is rolled when it spans more time than this (`segment.ms`).
+    pub segment_ms: i64,
+    /// Bytes of log between two index entries (`index.interval.bytes`).
+    pub index_interval_bytes: u32,
+    /// What acknowledgements wait for.
+    pub safe_end: SafeEnd,
+}
+
+impl Default for LogOptions {
+    /// Kafka's defaults.
+    fn default() -> Self {
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * 24 * 60 * 60 * 1000,
+            index_interval_bytes: 4096,
+            safe_end: SafeEnd::Durable,
+        }
+    }
+}
+
+/// Who wants to know how far a log came. Called with no borrow held, from the task that moved it.
+pub trait LogListener {
+    /// `written` or `durable` moved.
+    fn progressed(&self, ends: Ends);
+    /// The log takes no more appends; what is not durable will never be.
+    fn failed(&self, failure: LogFailure);
+}
+
+/// A log at a glance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogStatus {
+    /// How far it came.
+    pub ends: Ends,
+    /// As last told by [`Log::set_high_watermark`].
+    pub high_watermark: Offset,
+    /// Bytes of record batches held.
+    pub bytes: u64,
+    /// Segments held.
+    pub segment_count: usize,
+    /// Accepted and not yet durable.
+    pub pending_bytes: u64,
+    /// Stretches of damage known.
+    pub damage_count: usize,
+    /// Why it takes no appends, if so.
+    pub failure: Option<LogFailure>,
+}
+
+/// A handle of an open log; clones are the same log.
+pub struct Log<D: Disk, E: Executor>(pub(crate) Rc<LogInner<D, E>>);
+
+impl<D: Disk, E: Executor> Clone for Log<D, E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<D: Disk, E: Executor> std::fmt::Debug for Log<D, E> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "Log({}, {:?})", self.0.identity, self.ends())
+    }
+}
+
+pub(crate) struct LogInner<D: Disk, E: Executor> {
+    pub(crate) this: Weak<Self>,
+    pub(crate) shared: Rc<Shared<D, E>>,
+    pub(crate) key: LogKey,
+    pub(crate) identity: LogIdentity,
+    pub(crate) directory: Rc<str>,
+    pub(crate) fold: Rc<RefCell<dyn Fold>>,
+    pub(crate) ends: Cell<Ends>,
+    pub(crate) high_watermark: Cell<Offset>,
+    pub(crate) checkpointed_high_watermark: Cell<Offset>,
+    pub(crate) options: Cell<LogOptions>,
+    pub(crate) failure: Cell<Option<LogFailure>>,
+    /// Takes no more appends; what was accepted is still made lasting.
+    pub(crate) is_closing: Cell<bool>,
+    /// Tasks that use the log's paths: its directory is not moved before they are done.
+    pub(crate) busy_count: Cell<usize>,
+    pub(crate) state: RefCell<LogState<D>>,
+    pub(crate) tail: Rc<LogTail<D>>,
+    pub(crate) lane: Lane<D>,
+    /// The ends moved, the log failed, or a segment was sealed.
+    pub(crate) moved: Event,
+    pub(crate) listener: RefCell<Option<Rc<dyn LogListener>>>,
+}
+
+/// What changes while a log is open and is more than one word.
+pub(crate) struct LogState<D: Disk> {
+    /// Ascending by base offset, never empty; the last one takes appends.
+    pub(crate) segments: Vec<Segment>,
+    /// Where the next batch goes.
+    pub(crate) end: GroupEnd,
+    pub(crate) written_at: GroupEnd,
+    pub(crate) durable_at: GroupEnd,
+    /// Filled and not yet taken by the core's `Durability`, oldest first; the last one takes appends.
+    pub(crate) groups: VecDeque<OpenGroup<D>>,
+    pub(crate) epochs: EpochTable,
+    /// The table differs from its file: no checkpoint may pass what only memory knows.
+    pub(crate) epochs_changed: bool,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) sealing: bool,
+    /// Log end of the newest producer snapshot on disk.
+    pub(crate) snapshot_at: Option<Offset>,
+    /// Segment and bytes for which a clean stop would find every file as it should be.
+    pub(crate) tidy_at: Option<(Offset, u64)>,
+}
+
+/// Holds a log's directory in its place.
+pub(crate) struct Busy<'a, D: Disk, E: Executor>(&'a LogInner<D, E>);
+
+impl<D: Disk, E: Executor> Drop for Busy<'_, D, E> {
+    fn drop(&mut self) {
+        self.0.busy_count.set(self.0.busy_count.get() - 1);
+        self.0.moved.notify();
+    }
+}
+
+impl<D: Disk, E: Executor> Log<D, E> {
+    /// Which log this is.
+    #[must_use]
+    pub fn identity(&self) -> &LogIdentity {
+        &self.0.identity
+    }
+
+    /// How far the log came.
+    #[must_use]
+    pub fn ends(&self) -> Ends {
+        self.0.ends.get()
+    }
+
+    /// Sets who is told of progress; one at a time.
+    pub fn set_listener(&self, listener: Rc<dyn LogListener>) {
+        *self.0.listener.borrow_mut() = Some(listener);
+    }
+
+    /// Nobody is told any more: breaks the circle where the listener holds the log.
+    pub fn clear_listener(&self) {
+        *self.0.listener.borrow_mut() = None;
+    }
+
+    /// Notes the high watermark for the next checkpoint. Nothing waits for it.
+    pub fn set_high_watermark(&self, high_watermark: Offset) {
+        if self.0.high_watermark.replace(high_watermark) != high_watermark {
+            self.0.shared.changed.set(true);
+        }
+    }
+
+    /// The high watermark that the last checkpoint held.
+    #[must_use]
+    pub fn checkpointed_high_watermark(&self) -> Offset {
+        self.0.checkpointed_high_watermark.get()
+    }
+
+    /// Changes how the log behaves from the next append on.
+    pub fn set_options(&self, options: LogOptions) {
+        self.0.options.set(options);
+        let mut ends = self.0.ends.get();
+        ends.set_safe_end(options.safe_end);
+        self.0.ends.set(ends);
+        self.0.tell_progress();
+    }
+
+    /// Waits until the record at `offset` and all before it are durable. An offset that is not accepted yet waits for what
+    /// is accepted now.
+    pub async fn durable_through(&self, offset: Offset) -> Result<(), LogFailure> {
+        let inner = &self.0;
+        let wanted = Offset(offset.0.saturating_add(1)).min(inner.ends.get().accepted());
+        inner
+            .moved
+            .wait_for(|| {
+                if inner.ends.get().durable() >= wanted {
+                    return Some(Ok(()));
+                }
+                inner.failure.get().map(Err)
+            })
+            .await
+    }
+
+    /// The newest leader epoch that the log holds.
+    #[must_use]
+    pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
+        self.0.state.borrow().epochs.latest()
+    }
+
+    /// Where `asked` ended in this log, by LO-4.
+    #[must_use]
+    pub fn end_offset_for(&self, asked: LeaderEpoch) -> Option<EpochEnd> {
+        self.0.state.borrow().epochs.end_offset_for(asked, self.ends().accepted())
+    }
+
+    /// The leader epoch of the batch at `offset`.
+    #[must_use]
+    pub fn epoch_at(&self, offset: Offset) -> Option<LeaderEpoch> {
+        self.0.state.borrow().epochs.epoch_at(offset)
+    }
+
+    /// The whole epoch table.
+    #[must_use]
+    pub fn epochs(&self) -> EpochTable {
+        self.0.state.borrow().epochs.clone()
+    }
+
+    /// Bytes of record batches held.
+    #[must_use]
+    pub fn size_bytes(&self) -> u64 {
+        self.0.state.borrow().segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// Segments held.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.0.state.borrow().segments.len()
+    }
+
+    /// The log at a glance.
+    #[must_use]
+    pub fn status(&self) -> LogStatus {
+        let state = self.0.state.borrow();
+        LogStatus {
+            ends: self.0.ends.get(),
+            high_watermark: self.0.high_watermark.get(),
+            bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
+            segment_count: state.segments.len(),
+            pending_bytes: state.pending_bytes(),
+            damage_count: state.damage.len(),
+            failure: self.0.failure.get(),
+        }
+    }
+
+    /// Why the log takes no appends, if so.
+    #[must_use]
+    pub fn failure(&self) -> Option<LogFailure> {
+        self.0.failure.get()
+    }
+
+    /// Asserts what must always hold.
+    pub fn check(&self) {
+        self.0.ends.get().check();
+        self.0.state.borrow().check(self.0.ends.get());
+    }
+}
+
+impl<D: Disk> LogState<D> {
+    pub(crate) fn pending_bytes(&self) -> u64 {
+        self.end.total_bytes - self.durable_at.total_bytes
+    }
+
+    pub(crate) fn active(&self) -> &Segment {
+        self.segments.last().expect("a log always has a segment that takes appends")
+    }
+
+    pub(crate) fn active_mut(&mut self) -> &mut Segment {
+        self.segments.last_mut().expect("a log always has a segment that takes appends")
+    }
+
+    /// The segment that holds `offset`, or would.
+    pub(crate) fn segment_of(&self, offset: Offset) -> &Segment {
+        let above = self.segments.partition_point(|segment| segment.base <= offset);
+        let index = above.saturating_sub(1);
+        self.segments.get(index).unwrap_or_else(|| self.active())
+    }
+
+    pub(crate) fn segment(&self, base: Offset) -> Option<&Segment> {
+        let index = self.segments.binary_search_by_key(&base, |segment| segment.base).ok()?;
+        self.segments.get(index)
+    }
+
+    pub(crate) fn segment_mut(&mut self, base: Offset) -> Option<&mut Segment> {
+        let index = self.segments.binary_search_by_key(&base, |segment| segment.base).ok()?;
+        self.segments.get_mut(index)
+    }
+
+    fn check(&self, ends: Ends) {
+        assert!(!self.segments.is_empty());
+        assert!(self.end.offset == ends.accepted());
+        assert!(self.written_at.offset == ends.written());
+        assert!(self.durable_at.offset == ends.durable());
+        assert!(self.active().base == self.end.segment);
+        assert!(self.active().bytes == self.end.position);
+        assert!(self.segments.is_sorted_by(|left, right| left.end == right.base));
+    }
+}
+
+impl<D: Disk, E: Executor> LogInner<D, E> {
+    pub(crate) fn segment_key(&self, base: Offset) -> SegmentKey {
+        SegmentKey { log: self.key, segment: base }
+    }
+
+    /// Keeps the directory where it is until the guard is dropped.
+    pub(crate) fn busy(&self) -> Busy<'_, D, E> {
+        self.busy_count.set(self.busy_count.get() + 1);
+        Busy(self)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.failure.get() == Some(LogFailure::Closed)
+    }
+
+    /// Takes no more appends and waits until all that was accepted is durable, or never will be.
+    pub(crate) async fn drain(&self) {
+        self.is_closing.set(true);
+        let done = || {
+            let ends = self.ends.get();
+            let settled = ends.durable() == ends.accepted() || self.failure.get().is_some();
+            settled.then_some(())
+        };
+        self.moved.wait_for(done).await;
+    }
+
+    /// Ends the log and waits until nothing uses its paths any more.
+    pub(crate) async fn close(&self) {
+        self.is_closing.set(true);
+        self.fail(LogFailure::Closed);
+        // An earlier failure stays the one that counts for appends; paths are out of use either way.
+        self.failure.set(Some(LogFailure::Closed));
+        let idle = || (self.busy_count.get() == 0 && self.lane.is_idle()).then_some(());
+        self.moved.wait_for(idle).await;
+    }
+
+    fn tell_progress(&self) {
+        self.moved.notify();
+        let listener = self.listener.borrow().clone();
+        if let Some(listener) = listener {
+            listener.progressed(self.ends.get());
+        }
+    }
+
+    /// Ends appends for good. Order: the first failure is the one that counts.
+    pub(crate) fn fail(&self, failure: LogFailure) {
+        if self.failure.get().is_some() {
+            return;
+        }
+        self.failure.set(Some(failure));
+        self.state.borrow_mut().groups.clear();
+        // Nothing more is in flight that the cache would have to keep.
+        self.tail.set_written(Offset(i64::MAX));
+        self.moved.notify();
+        let listener = self.listener.borrow().clone();
+        if let Some(listener) = listener {
+            listener.failed(failure);
+        }
+    }
+
+    /// What a checkpoint may say of this log now.
+    pub(crate) fn checkpoint_entry(&self, sequence: u64) -> CheckpointEntry {
+        let state = self.state.borrow();
+        let ahead = self.shared.mutant.lacks(Rule::CheckpointAheadOfSync);
+        let reached = if ahead { state.end } else { state.durable_at };
+        // The oldest segment that is not sealed: all below it have their exact length, so that recovery can begin here.
+        let oldest = state
+            .segments
+            .iter()
+            .find(|segment| !segment.is_sealed)
+            .unwrap_or_else(|| state.active());
+        let end = if oldest.base < reached.segment { oldest.whole(reached) } else { reached };
+        CheckpointEntry {
+            sequence,
+            log: self.identity.topic_partition(),
+            created: true,
+            segment: end.segment,
+            position: end.position,
+            end: end.offset,
+            log_start: self.ends.get().log_start(),
+            high_watermark: self.high_watermark.get(),
+            first_timestamp: oldest.first_timestamp,
+            max_timestamp: end.max.map_or(record::Timestamp::NONE, |max| max.timestamp),
+            max_timestamp_offset: end.max.map_or(Offset(-1), |max| max.last_offset),
+        }
+    }
+}
+
+impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
+    fn lane(&self) -> &Lane<D> {
+        &self.lane
+    }
+
+    fn directory(&self) -> &str {
+        &self.directory
+    }
+
+    fn key(&self, end: &GroupEnd) -> SegmentKey {
+        self.segment_key(end.segment)
+    }
+
+    fn open_bytes(&self) -> u64 {
+        self.state.borrow().groups.iter().map(OpenGroup::data_bytes).sum()
+    }
+
+    fn seal(&self) -> Option<Group<D>> {
+        let (group, chunks) = self.state.borrow_mut().groups.pop_front()?.seal();
+        self.shared.tail_cache.insert(&self.tail, chunks);
+        Some(group)
+    }
+
+    fn written(&self, end: GroupEnd) {
+        let mut ends = self.ends.get();
+        if self.shared.mutant.lacks(Rule::BoundaryRewriteInFlight) && end.offset < ends.written() {
+            return;
+        }
+        ends.write(end.offset);
+        self.ends.set(ends);
+        self.state.borrow_mut().written_at = end;
+        self.tail.set_written(end.offset);
+        self.tell_progress();
+    }
+
+    fn durable(self: Rc<Self>, end: GroupEnd) {
+        let mut ends = self.ends.get();
+        if self.shared.mutant.lacks(Rule::BoundaryRewriteInFlight) && end.offset < ends.durable() {
+            return;
+        }
+        ends.sync(end.offset);
+        self.ends.set(ends);
+        let before = {
+            let mut state = self.state.borrow_mut();
+            std::mem::replace(&mut state.durable_at, end).total_bytes
+        };
+        self.shared.note_durable(end.total_bytes - before);
+        self.shared.tail_cache.shrink();
+        self.seal_if_due();
+        self.tell_progress();
+    }
+
+    fn idle(&self) {
+        self.moved.notify();
+    }
+
+    fn failed(&self, failure: LogFailure) {
+        tracing::error!(log = %self.identity, %failure, "log takes no more appends");
+        self.fail(failure);
+    }
+}

@@ -1,0 +1,148 @@
+//! Damage: bytes that are there and wrong.
+//!
+//! Owns what is known of it and the search for where good bytes go on. Damage is isolated: reads inside it are refused, reads
+//! on either side are served, and nothing is cut or skipped.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use record::{Offset, PartitionIndex, TopicId};
+
+use crate::disk::{Disk, DiskResult, OpenMode};
+use crate::executor::Executor;
+use crate::log::LogInner;
+use crate::stream::{FoundBatch, SegmentStream};
+
+/// Stretches of damage remembered a log. Beyond it damage is still refused, found again by each read.
+const DAMAGE_MAX: usize = 1024;
+
+/// One damaged stretch of a segment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Damage {
+    pub(crate) segment: Offset,
+    pub(crate) positions: Range<u64>,
+    pub(crate) offsets: Range<Offset>,
+}
+
+/// One damaged stretch, for metrics and tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DamageReport {
+    /// The topic's name.
+    pub topic: Rc<str>,
+    /// Its id.
+    pub topic_id: TopicId,
+    /// The partition.
+    pub partition: PartitionIndex,
+    /// Base offset of the segment: names the file.
+    pub segment: Offset,
+    /// Bytes of the file that are damaged; empty where the file ends too early.
+    pub positions: Range<u64>,
+    /// Offsets that cannot be read.
+    pub offsets: Range<Offset>,
+}
+
+/// What is readable of one segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Readable {
+    pub(crate) base: Offset,
+    /// Bytes that are written.
+    pub(crate) bytes: u64,
+    /// One past the last offset that they hold.
+    pub(crate) end: Offset,
+}
+
+impl<D: Disk, E: Executor> LogInner<D, E> {
+    /// The damage report of this log.
+    pub(crate) fn damage(&self) -> Vec<DamageReport> {
+        let state = self.state.borrow();
+        state
+            .damage
+            .iter()
+            .map(|damage| DamageReport {
+                topic: self.identity.topic.clone(),
+                topic_id: self.identity.topic_id,
+                partition: self.identity.partition,
+                segment: damage.segment,
+                positions: damage.positions.clone(),
+                offsets: damage.offsets.clone(),
+            })
+            .collect()
+    }
+
+    /// Known damage that starts at `position`.
+    pub(crate) fn damage_at(&self, segment: Offset, position: u64) -> Option<Damage> {
+        let state = self.state.borrow();
+        let at = |damage: &&Damage| {
+            damage.segment == segment && damage.positions.start == position
+        };
+        state.damage.iter().find(at).cloned()
+    }
+
+    /// Known damage that holds `offset`.
+    pub(crate) fn damage_holding(&self, offset: Offset) -> Option<Range<Offset>> {
+        let state = self.state.borrow();
+        let holds = |damage: &&Damage| damage.offsets.contains(&offset);
+        state.damage.iter().find(holds).map(|damage| damage.offsets.clone())
+    }
+
+    pub(crate) fn note_damage(&self, damage: Damage) {
+        let mut state = self.state.borrow_mut();
+        if state.damage.contains(&damage) {
+            return;
+        }
+        tracing::error!(
+            log = %self.identity, segment = %damage.segment,
+            from = damage.positions.start, to = damage.positions.end,
+            first_offset = %damage.offsets.start, end_offset = %damage.offsets.end,
+            "record bytes are damaged on disk; reads of these offsets are refused"
+        );
+        if state.damage.len() < DAMAGE_MAX {
+            state.damage.push(damage);
+        }
+    }
+
+    /// How far the bytes that are bad at `position`, where offset `expected` should start, reach.
+    pub(crate) async fn find_damage(
+        &self,
+        readable: Readable,
+        position: u64,
+        expected: Offset,
+    ) -> DiskResult<Damage> {
+        let key = self.segment_key(readable.base);
+        let file = self.shared.files.get(&self.directory, key, OpenMode::Read).await?;
+        let mut stream = SegmentStream::<D>::new(file, readable.bytes);
+        let next =
+            next_good(&mut stream, &self.shared.executor, position, expected..readable.end).await?;
+        let (end_position, end) = next.unwrap_or((readable.bytes, readable.end));
+        Ok(Damage {
+            segment: readable.base,
+            positions: position..end_position,
+            offsets: expected..end,
+        })
+    }
+}
+
+/// Where good batches go on after the bad bytes at `position`: position and base offset; `None` if none follow.
+pub(crate) async fn next_good<D: Disk, E: Executor>(
+    stream: &mut SegmentStream<D>,
+    executor: &E,
+    position: u64,
+    offsets: Range<Offset>,
+) -> DiskResult<Option<(u64, Offset)>> {
+    // Most damage leaves the length alone: then the next batch is where this one says, and only this one is lost.
+    if let Ok(header) = stream.header_at(position).await? {
+        let next = position + header.total_bytes() as u64;
+        if next == stream.limit() {
+            return Ok(None);
+        }
+        if let FoundBatch::Batch(follower) = stream.find(executor, next).await?
+            && follower.base_offset > offsets.start
+            && follower.next_offset() <= offsets.end
+        {
+            return Ok(Some((next, follower.base_offset)));
+        }
+    }
+    let after = Offset(offsets.start.0.saturating_add(1));
+    let found = stream.find_next(executor, position + 1, after..offsets.end).await?;
+    Ok(found.map(|(position, header)| (position, header.base_offset)))
+}

@@ -1,0 +1,235 @@
+//! Sealing: what a segment needs once nothing is appended to it any more.
+//!
+//! Owns the background work after a roll: exact length, both index files, the producer snapshot, all of it lasting before
+//! the segment counts as sealed. Until then a checkpoint keeps pointing at it, so that recovery does the same work again.
+
+use std::rc::Rc;
+
+use record::Offset;
+
+use crate::disk::{Disk, DiskFile, DiskResult, OpenMode};
+use crate::error::{AtPath, ReadError, StoreError};
+use crate::executor::{Executor, TaskClass};
+use crate::files::{Suffix, segment_name};
+use crate::index::{IndexBuilder, IndexDamage, SegmentIndex};
+use crate::log::LogInner;
+use crate::log::damage::Readable;
+use crate::log::segment::SegmentMax;
+use crate::shared::{IndexKey, IndexOrigin};
+use crate::small_file::{self, TEMPORARY_SUFFIX};
+
+/// An index file that says nothing of this much log before the part in memory is left from an earlier stop.
+const GAP_BYTES_MAX: u64 = 4 << 20;
+
+/// The file of leader epochs, as Kafka names it.
+pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";
+
+impl<D: Disk, E: Executor> LogInner<D, E> {
+    /// Starts sealing in the background if a rolled segment is durable and nobody is at it.
+    pub(crate) fn seal_if_due(self: &Rc<Self>) {
+        if self.state.borrow().sealing || self.next_to_seal().is_none() {
+            return;
+        }
+        self.state.borrow_mut().sealing = true;
+        let inner = self.clone();
+        self.shared
+            .executor
+            .spawn(TaskClass::Background, Box::pin(async move { inner.seal_all().await }));
+    }
+
+    fn next_to_seal(&self) -> Option<Offset> {
+        let state = self.state.borrow();
+        let active = state.active().base;
+        let due = state.segments.iter().find(|segment| !segment.is_sealed)?;
+        (due.base != active && due.end <= state.durable_at.offset).then_some(due.base)
+    }
+
+    async fn seal_all(&self) {
+        let _busy = self.busy();
+        while let Some(base) = self.next_to_seal() {
+            if self.is_closed() {
+                break;
+            }
+            if let Err(error) = self.seal_segment(base).await {
+                // Nothing is lost: the next roll tries again, and so does recovery.
+                tracing::warn!(log = %self.identity, segment = %base, %error, "segment not sealed");
+                break;
+            }
+        }
+        self.state.borrow_mut().sealing = false;
+        self.moved.notify();
+    }
+
+    /// Waits for sealing in the background, then seals what is left.
+    pub(crate) async fn seal_rest(&self) -> Result<(), ReadError> {
+        self.moved.wait_for(|| (!self.state.borrow().sealing).then_some(())).await;
+        while let Some(base) = self.next_to_seal() {
+            self.seal_segment(base).await?;
+        }
+        Ok(())
+    }
+
+    async fn seal_segment(&self, base: Offset) -> Result<(), ReadError> {
+        let Some(readable) = self.readable(base) else { return Ok(()) };
+        let builder = self.complete_index(readable).await?;
+        let snapshot = {
+            let state = self.state.borrow();
+            state.segment(base).and_then(|segment| segment.snapshot_at_end.clone())
+        };
+        let names = self.write_beside(readable, builder.index(), snapshot.as_deref()).await?;
+        self.cut_to_length(readable).await?;
+        self.put_in_place(&names).await?;
+        let key = IndexKey { segment: self.segment_key(base), bytes: readable.bytes };
+        self.hold(key, builder.index().clone(), IndexOrigin::Built);
+        let mut state = self.state.borrow_mut();
+        if snapshot.is_some() {
+            state.snapshot_at = state.snapshot_at.max(Some(readable.end));
+        }
+        if let Some(segment) = state.segment_mut(base) {
+            segment.max = SegmentMax::Known(builder.max());
+            segment.memory = None;
+            segment.snapshot_at_end = None;
+            segment.is_sealed = true;
+        }
+        self.shared.changed.set(true);
+        Ok(())
+    }
+
+    /// The index of the whole segment: what is in memory, after what its file or a scan says of the part before.
+    async fn complete_index(&self, readable: Readable) -> Result<IndexBuilder, ReadError> {
+        let (from_position, later) = {
+            let state = self.state.borrow();
+            let memory = state.segment(readable.base).and_then(|segment| segment.memory.as_ref());
+            match memory {
+                Some(memory) => (memory.from_position, memory.builder.clone()),
+                None => (0, IndexBuilder::new(readable.base, None)),
+            }
+        };
+        let mut builder = later;
+        builder.finish();
+        if from_position > 0 {
+            let mut held = self.index(readable).await?;
+            let reached = held.index.offsets().last().map_or(0, |entry| u64::from(entry.position));
+            if from_position.saturating_sub(reached) > GAP_BYTES_MAX {
+                let gap = IndexDamage::Gap { position: reached };
+                held = self.rebuild_index(readable, gap).await?;
+            }
+            builder.prepend(&held.index);
+        }
+        Ok(builder)
+    }
+
+    /// Writes the files that belong to a segment under temporary names, synced; returns the names they are to get.
+    async fn write_beside(
+        &self,
+        readable: Readable,
+        index: &SegmentIndex,
+        snapshot: Option<&[u8]>,
+    ) -> DiskResult<Vec<String>> {
+        let mut files = vec![
+            (segment_name(readable.base, Suffix::Index), index.encode_offsets()),
+            (segment_name(readable.base, Suffix::TimeIndex), index.encode_times()),
+        ];
+        if let Some(snapshot) = snapshot {
+            files.push((segment_name(readable.end, Suffix::Snapshot), snapshot.to_vec()));
+        }
+        let mut names = Vec::with_capacity(files.len());
+        for (name, contents) in files {
+            let path = small_file::join(&self.directory, &name);
+            let temporary = format!("{path}{TEMPORARY_SUFFIX}");
+            small_file::create(&self.shared.disk, &temporary, &contents).await?;
+            names.push(name);
+        }
+        Ok(names)
+    }
+
+    async fn put_in_place(&self, names: &[String]) -> DiskResult<()> {
+        for name in names {
+            let path = small_file::join(&self.directory, name);
+            let temporary = format!("{path}{TEMPORARY_SUFFIX}");
+            self.shared.disk.rename(&temporary, &path).await?;
+        }
+        self.shared.disk.sync_dir(&self.directory).await
+    }
+
+    /// Blocks are written whole; what lies past the last batch goes.
+    async fn cut_to_length(&self, readable: Readable) -> DiskResult<()> {
+        let key = self.segment_key(readable.base);
+        let file = self.shared.files.get(&self.directory, key, OpenMode::ReadWrite).await?;
+        file.truncate(readable.bytes).await?;
+        file.full_sync().await
+    }
+
+    /// Writes the leader-epoch file if the table changed. Order: before a checkpoint that passes the change.
+    pub(crate) async fn flush_epochs(&self) -> Result<(), StoreError> {
+        let _busy = self.busy();
+        let text = {
+            let mut state = self.state.borrow_mut();
+            if self.is_closed() || !std::mem::take(&mut state.epochs_changed) {
+                return Ok(());
+            }
+            state.epochs.encode()
+        };
+        let written =
+            small_file::replace(&self.shared.disk, &self.directory, EPOCH_FILE, text.as_bytes())
+                .await
+                .at(&small_file::join(&self.directory, EPOCH_FILE));
+        if written.is_err() {
+            self.state.borrow_mut().epochs_changed = true;
+        }
+        written
+    }
+
+    /// Writes a producer snapshot of the durable end, if the log is quiet there; else says so by doing nothing.
+    pub(crate) async fn snapshot_now(&self) -> Result<(), StoreError> {
+        let ends = self.ends.get();
+        let end = ends.accepted();
+        if ends.durable() != end || self.state.borrow().snapshot_at == Some(end) {
+            return Ok(());
+        }
+        let contents = record::encode_snapshot(&self.fold.borrow().snapshot());
+        let name = segment_name(end, Suffix::Snapshot);
+        small_file::replace(&self.shared.disk, &self.directory, &name, &contents)
+            .await
+            .at(&small_file::join(&self.directory, &name))?;
+        let before = self.state.borrow_mut().snapshot_at.replace(end);
+        self.remove_snapshot_within_segment(before).await
+    }
+
+    /// A snapshot that is not at a segment's base has no use once there is a newer one.
+    async fn remove_snapshot_within_segment(
+        &self,
+        at: Option<Offset>,
+    ) -> Result<(), StoreError> {
+        let Some(at) = at else { return Ok(()) };
+        if self.state.borrow().segment(at).is_some() {
+            return Ok(());
+        }
+        let path =
+            small_file::join(&self.directory, &segment_name(at, Suffix::Snapshot));
+        match self.shared.disk.remove(&path).await {
+            Ok(()) | Err(crate::disk::DiskError::NotFound) => Ok(()),
+            Err(error) => Err(error).at(&path),
+        }
+    }
+
+    /// Leaves the files as Kafka's tools want them: exact length, indexes, snapshot, epochs. Nothing is in flight.
+    pub(crate) async fn tidy(&self) -> Result<(), ReadError> {
+        self.seal_rest().await?;
+        self.flush_epochs().await.map_err(ReadError::from)?;
+        let (base, has_file, is_sealed) = {
+            let state = self.state.borrow();
+            (state.active().base, state.active().has_file, state.active().is_sealed)
+        };
+        let Some(readable) = self.readable(base) else { return Ok(()) };
+        let is_tidy = self.state.borrow().tidy_at == Some((base, readable.bytes));
+        if has_file && !is_sealed && !is_tidy {
+            let builder = self.complete_index(readable).await?;
+            let names = self.write_beside(readable, builder.index(), None).await?;
+            self.cut_to_length(readable).await?;
+            self.put_in_place(&names).await?;
+            self.state.borrow_mut().tidy_at = Some((base, readable.bytes));
+        }
+        self.snapshot_now().await.map_err(ReadError::from)
+    }
+}

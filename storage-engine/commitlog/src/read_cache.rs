@@ -1,0 +1,143 @@
+//! Checked stretches of old log, shared by whoever reads behind the tail.
+//!
+//! Owns extents: whole batches back to back, in the memory they were read into. An extent enters after the checksum of each
+//! of its batches was right and leaves when the budget of the core is passed, the one used longest ago first.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use record::Offset;
+
+use crate::disk::Disk;
+use crate::files::{LogKey, SegmentKey};
+use crate::lru::Lru;
+use crate::tail_cache::{Glimpse, Next, RecordSlice, Take, Taken, Taker};
+
+/// Whole, checked batches of one segment.
+#[derive(Debug)]
+pub(crate) struct Extent<D: Disk> {
+    /// Where the first batch starts.
+    pub(crate) position: u64,
+    /// Where the last batch ends.
+    pub(crate) end_position: u64,
+    pub(crate) first_offset: Offset,
+    pub(crate) next_offset: Offset,
+    /// Last offset of the first batch.
+    pub(crate) first_last_offset: Offset,
+    /// The bytes from `position` to `end_position`, in order.
+    pub(crate) pieces: Vec<RecordSlice<D>>,
+}
+
+impl<D: Disk> Extent<D> {
+    /// Whole batches by `take`.
+    pub(crate) fn read(&self, take: Take) -> Taken<D> {
+        let mut taker = Taker::new(take);
+        let mut position = self.position;
+        while position < self.end_position {
+            let mut head = [0; Glimpse::BYTES];
+            copy_out(&self.pieces, position - self.position, &mut head);
+            let batch = Glimpse::parse(&head);
+            if taker.show(position, batch) == Next::Stop {
+                break;
+            }
+            position += batch.bytes;
+        }
+        let (range, first_offset, next_offset) = taker.finish();
+        let bytes = range.end - range.start;
+        let from = range.start.saturating_sub(self.position);
+        Taken { slices: cut(&self.pieces, from, bytes), first_offset, next_offset, bytes }
+    }
+}
+
+/// Copies from `from` on, counted over all pieces; what is not there stays as it is.
+pub(crate) fn copy_out<D: Disk>(pieces: &[RecordSlice<D>], from: u64, into: &mut [u8]) -> usize {
+    let mut filled = 0;
+    for piece in cut(pieces, from, into.len() as u64) {
+        into[filled..filled + piece.len()].copy_from_slice(&piece);
+        filled += piece.len();
+    }
+    filled
+}
+
+/// The `bytes` from `from` on, counted over all pieces; fewer where they end.
+pub(crate) fn cut<D: Disk>(
+    pieces: &[RecordSlice<D>],
+    from: u64,
+    bytes: u64,
+) -> Vec<RecordSlice<D>> {
+    let mut skip = from;
+    let mut left = bytes;
+    let mut slices = Vec::new();
+    for piece in pieces {
+        let len = piece.len() as u64;
+        if left == 0 {
+            break;
+        }
+        if skip >= len {
+            skip -= len;
+            continue;
+        }
+        let now = left.min(len - skip);
+        let to = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);
+        slices.push(piece.narrow(to(skip), to(skip + now)));
+        skip = 0;
+        left -= now;
+    }
+    slices
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct ExtentKey {
+    segment: SegmentKey,
+    first_offset: Offset,
+}
+
+/// The extents of one core.
+pub(crate) struct ReadCache<D: Disk> {
+    extents: RefCell<Lru<ExtentKey, Rc<Extent<D>>>>,
+}
+
+impl<D: Disk> ReadCache<D> {
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { extents: RefCell::new(Lru::new(bytes_max)) }
+    }
+
+    /// The extent that holds `offset`.
+    pub(crate) fn holding(&self, segment: SegmentKey, offset: Offset) -> Option<Rc<Extent<D>>> {
+        let mut extents = self.extents.borrow_mut();
+        let wanted = ExtentKey { segment, first_offset: offset };
+        let (key, extent) = extents.floor(&wanted)?;
+        if key.segment != segment || extent.next_offset <= offset {
+            return None;
+        }
+        let key = *key;
+        extents.get(&key)
+    }
+
+    /// Where the batch with base offset `offset` starts, if the extent before it is here.
+    pub(crate) fn position_after(&self, segment: SegmentKey, offset: Offset) -> Option<u64> {
+        let extents = self.extents.borrow();
+        let before = Offset(offset.0.checked_sub(1)?);
+        let (key, extent) = extents.floor(&ExtentKey { segment, first_offset: before })?;
+        (key.segment == segment && extent.next_offset == offset).then_some(extent.end_position)
+    }
+
+    pub(crate) fn insert(&self, segment: SegmentKey, extent: Rc<Extent<D>>, memory_bytes: usize) {
+        let key = ExtentKey { segment, first_offset: extent.first_offset };
+        self.extents.borrow_mut().insert(key, extent, memory_bytes);
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.extents.borrow().weight()
+    }
+
+    pub(crate) fn forget_log(&self, log: LogKey) {
+        let key = |segment, offset| ExtentKey {
+            segment: SegmentKey { log, segment: Offset(segment) },
+            first_offset: Offset(offset),
+        };
+        self.extents
+            .borrow_mut()
+            .remove_range(key(i64::MIN, i64::MIN)..=key(i64::MAX, i64::MAX));
+    }
+}

@@ -1,0 +1,409 @@
+//! Bringing a log back: from its directory and its checkpoint to a log that takes appends.
+//!
+//! Owns the judgement of what is there. It cuts nothing below the checkpoint, deletes nothing that could hold a record, and
+//! leaves every byte that it counts durable before the log opens.
+//!
+//! ```text
+//! segments      [ sealed ][ sealed ][ S ........P......end | zeros or bad ]
+//! checkpoint                          P: durable, a batch ends here
+//! below P       not read; damage there is found, isolated and reported when it is read
+//! P to end      every batch checked; the first that is not whole and next in order ends the log
+//! past end      zeros: cut. Anything else: cut too, and copied to stray/ first if a whole batch is in it
+//! ```
+
+mod beyond;
+mod fold;
+mod scan;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use record::{EpochTable, Fold, Offset, Timestamp};
+
+use crate::checkpoint::CheckpointEntry;
+use crate::disk::{BLOCK_BYTES, Disk, DiskFile, EntryKind, OpenMode};
+use crate::error::{AtPath, OpenError, StoreError};
+use crate::executor::Executor;
+use crate::files::{LogKey, SegmentKey, Suffix, parse_segment_name, segment_name};
+use crate::group::GroupEnd;
+use crate::index::{MaxTimestamp, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+use crate::log::{Damage, LogIdentity, LogOptions, Segment};
+use crate::shared::Shared;
+use crate::small_file::{self, TEMPORARY_SUFFIX, block_floor};
+use crate::store::StartKind;
+use crate::stream::BadBatch;
+use crate::tail_cache::TailChunk;
+
+/// An epoch file above this is damaged: 100,000 elections of one partition.
+const EPOCH_FILE_BYTES_MAX: usize = 100_000 * 32;
+
+/// Why a log was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CutReason {
+    /// Only zeros followed, as a crash leaves them.
+    ZeroTail,
+    /// What followed was no batch.
+    Bad(BadBatch),
+}
+
+/// Where a log was cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cut {
+    /// Base offset of the segment.
+    pub segment: Offset,
+    /// Bytes kept of it.
+    pub position: u64,
+    /// Why there.
+    pub reason: CutReason,
+}
+
+/// What opening a log found and did.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RecoveryReport {
+    /// The log is new.
+    pub is_new: bool,
+    /// The last stop was clean and the files are as it left them: nothing was scanned.
+    pub is_clean: bool,
+    /// The log end.
+    pub end: Offset,
+    /// Bytes of segments read.
+    pub bytes_read: u64,
+    /// Where the log was cut, if it was.
+    pub cut: Option<Cut>,
+    /// What was moved or copied to `stray/`.
+    pub strays: Vec<String>,
+    /// The epoch table was rebuilt from the batches.
+    pub epochs_rebuilt: bool,
+    /// Acknowledged offsets that are gone: the files end before the checkpoint.
+    pub lost: Option<std::ops::Range<Offset>>,
+}
+
+/// One `.log` file in the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LogFile {
+    base: Offset,
+    bytes: u64,
+}
+
+/// What the directory holds.
+#[derive(Debug, Default)]
+struct Listing {
+    /// Ascending.
+    logs: Vec<LogFile>,
+    /// Ascending.
+    snapshots: Vec<Offset>,
+    indexes: Vec<(Offset, u64)>,
+    time_indexes: Vec<(Offset, u64)>,
+}
+
+impl Listing {
+    /// Whether both index files of a segment could be whole.
+    fn has_indexes(&self, base: Offset) -> bool {
+        let whole = |files: &[(Offset, u64)], entry: usize| {
+            files.iter().any(|(at, bytes)| *at == base && bytes % entry as u64 == 0)
+        };
+        whole(&self.indexes, OFFSET_ENTRY_BYTES) && whole(&self.time_indexes, TIME_ENTRY_BYTES)
+    }
+}
+
+/// A log, ready to take appends.
+pub(crate) struct Recovered<D: Disk> {
+    pub(crate) segments: Vec<Segment>,
+    pub(crate) end: GroupEnd,
+    pub(crate) log_start: Offset,
+    pub(crate) high_watermark: Offset,
+    pub(crate) boundary: Option<TailChunk<D>>,
+    pub(crate) epochs: EpochTable,
+    pub(crate) epochs_changed: bool,
+    pub(crate) damage: Vec<Damage>,
+    pub(crate) snapshot_at: Option<Offset>,
+    pub(crate) tidy_at: Option<(Offset, u64)>,
+    /// Sealed segments whose index files are missing or not whole.
+    pub(crate) unindexed: Vec<Offset>,
+    pub(crate) report: RecoveryReport,
+}
+
+/// What recovery is told.
+pub(crate) struct Recovery<'a, D: Disk, E: Executor> {
+    pub(crate) shared: &'a Shared<D, E>,
+    pub(crate) key: LogKey,
+    pub(crate) identity: &'a LogIdentity,
+    pub(crate) directory: &'a str,
+    pub(crate) entry: Option<CheckpointEntry>,
+    pub(crate) start: StartKind,
+    pub(crate) options: LogOptions,
+    pub(crate) fold: &'a Rc<RefCell<dyn Fold>>,
+    pub(crate) now: Timestamp,
+}
+
+/// The front of the log that is taken as it is, and where checking begins.
+struct Plan {
+    /// Index into the listing of the segment that is scanned first.
+    first_scanned: usize,
+    /// Where scanning begins in it, and at which offset.
+    position: u64,
+    offset: Offset,
+    max: Option<MaxTimestamp>,
+    first_timestamp: Timestamp,
+    is_clean: bool,
+    /// The segment is shorter than the checkpoint says.
+    is_short: bool,
+}
+
+impl<D: Disk, E: Executor> Recovery<'_, D, E> {
+    /// Recovers a log whose directory is there.
+    pub(crate) async fn run(&self) -> Result<Recovered<D>, OpenError> {
+        let listing = self.list().await?;
+        let Some(plan) = self.plan(&listing)? else {
+            return self.recover_empty(&listing).await;
+        };
+        let mut report = RecoveryReport { is_clean: plan.is_clean, ..RecoveryReport::default() };
+        let (mut epochs, mut epochs_changed) =
+            self.load_epochs(&listing, &plan, &mut report).await?;
+        if !plan.is_clean {
+            // What the file says of the part that is scanned now is not asked.
+            epochs_changed |= epochs.truncate_tail(plan.offset);
+        }
+        let mut damage = Vec::new();
+        let snapshot_at = self.restore_fold(&listing, &plan, &mut damage, &mut report).await?;
+        let mut segments = self.sealed_segments(&listing, &plan);
+        let scanned = self.scan(&listing, &plan, &mut epochs, &mut report).await?;
+        epochs_changed |= scanned.epochs_changed;
+        segments.extend(scanned.segments);
+        epochs_changed |= epochs.truncate_tail(scanned.end.offset);
+        if !plan.is_clean {
+            self.settle(&listing, &plan, &scanned.end, scanned.reason, &mut report).await?;
+        }
+        self.remove_snapshots_past(&listing, scanned.end.offset).await?;
+        if plan.is_short
+            && let Some(entry) = self.entry
+            && scanned.end.offset < entry.end
+        {
+            report.lost = Some(scanned.end.offset..entry.end);
+            tracing::error!(
+                log = %self.identity, from = %scanned.end.offset, to = %entry.end,
+                "the segment is shorter than its checkpoint: these acknowledged offsets are lost"
+            );
+        }
+        report.end = scanned.end.offset;
+        let first = segments.first().map_or(scanned.end.offset, |segment| segment.base);
+        let log_start = self.entry.map_or(first, |entry| entry.log_start.max(first));
+        let active = segments.last().map(|segment| (segment.base, segment.bytes));
+        let tidy_at = active.filter(|(base, _)| plan.is_clean && listing.has_indexes(*base));
+        let unindexed = segments
+            .iter()
+            .filter(|segment| segment.is_sealed && !listing.has_indexes(segment.base))
+            .map(|segment| segment.base)
+            .collect();
+        Ok(Recovered {
+            boundary: self.boundary(&segments, scanned.end).await?,
+            segments,
+            end: scanned.end,
+            log_start: log_start.min(scanned.end.offset),
+            high_watermark: self
+                .entry
+                .map_or(log_start, |entry| entry.high_watermark)
+                .min(scanned.end.offset),
+            epochs,
+            epochs_changed,
+            damage,
+            snapshot_at,
+            tidy_at,
+            unindexed,
+            report,
+        })
+    }
+
+    async fn list(&self) -> Result<Listing, OpenError> {
+        let disk = &self.shared.disk;
+        let mut listing = Listing::default();
+        for entry in disk.list(self.directory).await.at(self.directory)? {
+            let EntryKind::File { bytes } = entry.kind else { continue };
+            let name = entry.name.as_str();
+            if name.ends_with(TEMPORARY_SUFFIX) {
+                // Never put in place, so never relied upon.
+                let path = small_file::join(self.directory, name);
+                disk.remove(&path).await.at(&path)?;
+            } else if let Some(base) = parse_segment_name(name, Suffix::Log) {
+                listing.logs.push(LogFile { base, bytes });
+            } else if let Some(at) = parse_segment_name(name, Suffix::Snapshot) {
+                listing.snapshots.push(at);
+            } else if let Some(base) = parse_segment_name(name, Suffix::Index) {
+                listing.indexes.push((base, bytes));
+            } else if let Some(base) = parse_segment_name(name, Suffix::TimeIndex) {
+                listing.time_indexes.push((base, bytes));
+            }
+        }
+        // Twenty digits sort by name as they do by number; a listing need not be sorted for that.
+        listing.logs.sort_by_key(|log| log.base);
+        listing.snapshots.sort();
+        Ok(listing)
+    }
+
+    /// Where to begin; `None` if there is no segment file.
+    fn plan(&self, listing: &Listing) -> Result<Option<Plan>, OpenError> {
+        let Some(entry) = self.entry else {
+            return Ok(listing.logs.first().map(|first| Plan {
+                first_scanned: 0,
+                position: 0,
+                offset: first.base,
+                max: None,
+                first_timestamp: Timestamp::NONE,
+                is_clean: false,
+                is_short: false,
+            }));
+        };
+        let at = listing.logs.binary_search_by_key(&entry.segment, |log| log.base);
+        let Ok(index) = at else {
+            if entry.position > 0 || (listing.logs.is_empty() && entry.end > entry.log_start) {
+                let name = segment_name(entry.segment, Suffix::Log);
+                return Err(OpenError::Missing {
+                    path: small_file::join(self.directory, &name),
+                });
+            }
+            return Ok(self.plan_rolled(listing, &entry));
+        };
+        let bytes = listing.logs.get(index).map_or(0, |log| log.bytes);
+        let is_short = bytes < entry.position;
+        let is_last = index + 1 == listing.logs.len();
+        let max = (entry.max_timestamp > Timestamp::NONE).then_some(MaxTimestamp {
+            timestamp: entry.max_timestamp,
+            last_offset: entry.max_timestamp_offset,
+        });
+        Ok(Some(Plan {
+            first_scanned: index,
+            position: if is_short { 0 } else { entry.position },
+            offset: if is_short { entry.segment } else { entry.end },
+            max: if is_short { None } else { max },
+            first_timestamp: entry.first_timestamp,
+            is_clean: self.start == StartKind::Clean && is_last && bytes == entry.position,
+            is_short,
+        }))
+    }
+
+    /// The checkpoint names a segment that had no byte yet: all before it is sealed, whatever follows is scanned.
+    fn plan_rolled(&self, listing: &Listing, entry: &CheckpointEntry) -> Option<Plan> {
+        if listing.logs.is_empty() {
+            return None;
+        }
+        let first_scanned = listing.logs.partition_point(|log| log.base < entry.segment);
+        Some(Plan {
+            first_scanned,
+            position: 0,
+            offset: entry.end,
+            max: None,
+            first_timestamp: Timestamp::NONE,
+            is_clean: self.start == StartKind::Clean && first_scanned == listing.logs.len(),
+            is_short: false,
+        })
+    }
+
+    /// No segment: a log that never got a record, or lost all of them to a later log start.
+    async fn recover_empty(&self, listing: &Listing) -> Result<Recovered<D>, OpenError> {
+        let end = self.entry.map_or(Offset::ZERO, |entry| entry.end);
+        self.fold.borrow_mut().restore(&[]);
+        self.remove_snapshots_past(listing, end).await?;
+        let report = RecoveryReport {
+            is_clean: self.start == StartKind::Clean,
+            end,
+            ..RecoveryReport::default()
+        };
+        Ok(Recovered::empty(end, self.now, report))
+    }
+
+    fn sealed_segments(&self, listing: &Listing, plan: &Plan) -> Vec<Segment> {
+        let sealed = listing.logs.iter().take(plan.first_scanned);
+        let next = listing.logs.iter().skip(1).map(|log| log.base).chain([plan.offset]);
+        sealed
+            .zip(next)
+            .map(|(log, end)| Segment {
+                end,
+                bytes: log.bytes,
+                is_sealed: true,
+                has_file: true,
+                memory: None,
+                ..Segment::fresh(log.base, self.now)
+            })
+            .collect()
+    }
+
+    /// The epoch table as its file has it, or from the batches below the scan if the file is no use.
+    async fn load_epochs(
+        &self,
+        listing: &Listing,
+        plan: &Plan,
+        report: &mut RecoveryReport,
+    ) -> Result<(EpochTable, bool), OpenError> {
+        let path = small_file::join(self.directory, crate::log::EPOCH_FILE);
+        let file = small_file::read(&self.shared.disk, &path, EPOCH_FILE_BYTES_MAX).await;
+        let nothing_before = plan.position == 0 && plan.first_scanned == 0;
+        match file.at(&path)? {
+            None if nothing_before => return Ok((EpochTable::new(), true)),
+            None => tracing::warn!(%path, "missing: rebuilding it from the log"),
+            Some(bytes) => match EpochTable::decode(&bytes) {
+                Ok(table) => return Ok((table, false)),
+                Err(error) => tracing::warn!(%path, %error, "rebuilding it from the log"),
+            },
+        }
+        report.epochs_rebuilt = true;
+        let mut table = EpochTable::new();
+        self.walk_front(listing, plan, Offset::ZERO, report, &mut Vec::new(), |header| {
+            table.assign(header.partition_leader_epoch, header.base_offset);
+        })
+        .await?;
+        Ok((table, true))
+    }
+
+    /// The last block of the log, which the next group starts with.
+    async fn boundary(
+        &self,
+        segments: &[Segment],
+        end: GroupEnd,
+    ) -> Result<Option<TailChunk<D>>, OpenError> {
+        let has_file = segments.last().is_some_and(|segment| segment.has_file);
+        if !has_file || end.position % BLOCK_BYTES as u64 == 0 {
+            return Ok(None);
+        }
+        let path = self.log_path(end.segment);
+        let file = self.open_segment(end.segment, OpenMode::Read).await?;
+        let start = block_floor(end.position);
+        let block = file.read_at_aligned(start, BLOCK_BYTES).await.at(&path)?;
+        let wanted = usize::try_from(end.position - start).unwrap_or(BLOCK_BYTES);
+        let Some(bytes) = block.get(..wanted) else {
+            let error = crate::disk::DiskError::Short { done: block.len(), asked: wanted };
+            return Err(OpenError::Io { path, error });
+        };
+        let chunk =
+            TailChunk::boundary(&self.shared.disk, end.segment, end.position, end.offset, bytes);
+        Ok(Some(chunk))
+    }
+
+    fn log_path(&self, base: Offset) -> String {
+        small_file::join(self.directory, &segment_name(base, Suffix::Log))
+    }
+
+    async fn open_segment(&self, base: Offset, mode: OpenMode) -> Result<Rc<D::File>, StoreError> {
+        let key = SegmentKey { log: self.key, segment: base };
+        self.shared.files.get(self.directory, key, mode).await.at(&self.log_path(base))
+    }
+}
+
+impl<D: Disk> Recovered<D> {
+    /// A log without a segment.
+    pub(crate) fn empty(end: Offset, now: Timestamp, report: RecoveryReport) -> Self {
+        Self {
+            segments: vec![Segment::fresh(end, now)],
+            end: GroupEnd { segment: end, position: 0, offset: end, max: None, total_bytes: 0 },
+            log_start: end,
+            high_watermark: end,
+            boundary: None,
+            epochs: EpochTable::new(),
+            epochs_changed: true,
+            damage: Vec::new(),
+            snapshot_at: None,
+            tidy_at: None,
+            unindexed: Vec::new(),
+            report,
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! What lies past the end of a recovered log: cut, and kept aside first if it could hold a record.
+//!
+//! Owns `stray/<topic id>-<partition>/` as far as recovery fills it. On return every file that was scanned ends where the log
+//! says and is on stable storage, so that the first append finds nothing behind it.
+
+use std::rc::Rc;
+
+use record::Offset;
+
+use crate::directory::{STRAY_DIRECTORY, ensure_stray};
+use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::error::{AtPath, OpenError, StoreError};
+use crate::executor::Executor;
+use crate::files::{SegmentKey, Suffix, segment_name};
+use crate::group::GroupEnd;
+use crate::mutant::Rule;
+use crate::recovery::{Cut, CutReason, Listing, LogFile, Plan, Recovery, RecoveryReport};
+use crate::small_file::{self, block_floor};
+use crate::stream::{FoundBatch, SegmentStream};
+
+impl<D: Disk, E: Executor> Recovery<'_, D, E> {
+    /// Cuts what lies past `end`, and makes what is left lasting.
+    pub(super) async fn settle(
+        &self,
+        listing: &Listing,
+        plan: &Plan,
+        end: &GroupEnd,
+        reason: Option<CutReason>,
+        report: &mut RecoveryReport,
+    ) -> Result<(), OpenError> {
+        if let Some(reason) = reason {
+            report.cut = Some(Cut { segment: end.segment, position: end.position, reason });
+        }
+        for log in listing.logs.iter().skip(plan.first_scanned) {
+            if log.base > end.segment {
+                self.set_aside(*log, report).await?;
+            } else if log.base == end.segment {
+                self.cut(*log, end, report).await?;
+            } else {
+                let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
+                file.data_sync().await.at(&self.log_path(log.base))?;
+            }
+        }
+        self.shared.disk.sync_dir(self.directory).await.at(self.directory)?;
+        Ok(())
+    }
+
+    async fn cut(
+        &self,
+        log: LogFile,
+        end: &GroupEnd,
+        report: &mut RecoveryReport,
+    ) -> Result<(), OpenError> {
+        let path = self.log_path(log.base);
+        let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
+        if log.bytes > end.position && !self.shared.mutant.lacks(Rule::AppendAfterGap) {
+            let mut stream = SegmentStream::<D>::new(file.clone(), log.bytes);
+            let executor = &self.shared.executor;
+            let rest = stream.find(executor, end.position).await.at(&path)?;
+            if rest != FoundBatch::ZeroTail {
+                // The bad batch itself may be whole and only out of order.
+                let offsets = Offset::ZERO..Offset(i64::MAX);
+                let beyond = stream.find_next(executor, end.position, offsets).await.at(&path)?;
+                if beyond.is_some() {
+                    let name = self.copy_aside(&file, log, end.position).await?;
+                    report.strays.push(name);
+                }
+            }
+            tracing::warn!(
+                log = %self.identity, segment = %log.base, position = end.position,
+                dropped_bytes = log.bytes - end.position, end = %end.offset, ?report.cut,
+                "log cut after its last good batch"
+            );
+            file.truncate(end.position).await.at(&path)?;
+        }
+        file.full_sync().await.at(&path)?;
+        Ok(())
+    }
+
+    /// Copies the bytes of a segment from `position` on to `stray/`; lasting on return.
+    async fn copy_aside(
+        &self,
+        file: &Rc<D::File>,
+        log: LogFile,
+        position: u64,
+    ) -> Result<String, StoreError> {
+        let directory = self.stray_directory().await?;
+        let name = format!("{:020}-at-{position}", log.base.0);
+        let path = self.free_path(&directory, &name).await?;
+        let disk = &self.shared.disk;
+        let copy = disk.open(&path, OpenMode::CreateNew).await.at(&path)?;
+        // Whole blocks are copied: the first may begin with bytes of the last good batch.
+        let start = block_floor(position);
+        let mut at = start;
+        while at < log.bytes {
+            let piece = file.read_at_aligned(at, IO_BYTES_MAX).await.at(&path)?;
+            if piece.is_empty() {
+                break;
+            }
+            let whole = piece.len().next_multiple_of(BLOCK_BYTES);
+            let mut buffer = disk.allocate(whole);
+            buffer.truncate(whole);
+            buffer.as_bytes_mut()[..piece.len()].copy_from_slice(&piece);
+            buffer.as_bytes_mut()[piece.len()..].fill(0);
+            copy.write_rc_at(Rc::new(buffer), at - start).await.at(&path)?;
+            at += piece.len() as u64;
+            self.shared.executor.yield_if_needed().await;
+        }
+        copy.truncate(log.bytes - start).await.at(&path)?;
+        copy.full_sync().await.at(&path)?;
+        disk.sync_dir(&directory).await.at(&directory)?;
+        Ok(path)
+    }
+
+    /// A later segment that does not follow: removed if it is empty or zeros, else moved to `stray/`.
+    async fn set_aside(
+        &self,
+        log: LogFile,
+        report: &mut RecoveryReport,
+    ) -> Result<(), OpenError> {
+        let path = self.log_path(log.base);
+        let disk = &self.shared.disk;
+        let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
+        let mut stream = SegmentStream::<D>::new(file, log.bytes);
+        let found = stream.find(&self.shared.executor, 0).await.at(&path)?;
+        let key = SegmentKey { log: self.key, segment: log.base };
+        self.shared.files.forget(key);
+        if matches!(found, FoundBatch::End | FoundBatch::ZeroTail) {
+            disk.remove(&path).await.at(&path)?;
+        } else {
+            let directory = self.stray_directory().await?;
+            let name = segment_name(log.base, Suffix::Log);
+            let target = self.free_path(&directory, &name).await?;
+            disk.rename(&path, &target).await.at(&path)?;
+            disk.sync_dir(&directory).await.at(&directory)?;
+            tracing::warn!(%path, %target, "segment does not follow the log: moved aside");
+            report.strays.push(target);
+        }
+        for suffix in [Suffix::Index, Suffix::TimeIndex] {
+            let path = small_file::join(self.directory, &segment_name(log.base, suffix));
+            match disk.remove(&path).await {
+                Ok(()) | Err(crate::disk::DiskError::NotFound) => {}
+                Err(error) => return Err(OpenError::Io { path, error }),
+            }
+        }
+        Ok(())
+    }
+
+    async fn stray_directory(&self) -> Result<String, StoreError> {
+        let name = format!("{}-{}", self.identity.topic_id, self.identity.partition);
+        ensure_stray(&self.shared.disk, &name).await?;
+        Ok(small_file::join(STRAY_DIRECTORY, &name))
+    }
+
+    async fn free_path(&self, directory: &str, name: &str) -> Result<String, StoreError> {
+        let taken = self.shared.disk.list(directory).await.at(directory)?;
+        let free = crate::directory::free_name(&taken, name);
+        Ok(small_file::join(directory, &free))
+    }
+}

@@ -1,0 +1,161 @@
+//! State that is a function of the batches: restored from a snapshot, then brought up to the scan.
+//!
+//! Owns the choice of the snapshot. A damaged or stale one costs a longer walk, never a wrong state.
+
+use record::{BatchHeader, Offset, ProducerBatch, decode_snapshot};
+
+use crate::disk::{Disk, DiskError, OpenMode};
+use crate::error::{AtPath, OpenError, StoreError};
+use crate::executor::Executor;
+use crate::files::{Suffix, segment_name};
+use crate::index::{INDEX_ENTRIES_MAX, OFFSET_ENTRY_BYTES, SegmentIndex};
+use crate::log::{Damage, next_good};
+use crate::recovery::{Listing, Plan, Recovery, RecoveryReport};
+use crate::small_file;
+use crate::stream::{FoundBatch, SegmentStream};
+
+/// A snapshot above this is damaged: 1,000,000 entries of 46 bytes.
+const SNAPSHOT_BYTES_MAX: usize = 46_000_010;
+
+impl<D: Disk, E: Executor> Recovery<'_, D, E> {
+    /// Restores the newest good snapshot at or below the plan's offset and applies the batches between the two. Returns
+    /// where the snapshot stood.
+    pub(super) async fn restore_fold(
+        &self,
+        listing: &Listing,
+        plan: &Plan,
+        damage: &mut Vec<Damage>,
+        report: &mut RecoveryReport,
+    ) -> Result<Option<Offset>, OpenError> {
+        let mut restored = None;
+        for at in listing.snapshots.iter().rev().copied().filter(|at| *at <= plan.offset) {
+            let path = small_file::join(self.directory, &segment_name(at, Suffix::Snapshot));
+            let file = small_file::read(&self.shared.disk, &path, SNAPSHOT_BYTES_MAX).await;
+            let Some(bytes) = file.at(&path)? else { continue };
+            match decode_snapshot(&bytes) {
+                Ok(entries) => {
+                    self.fold.borrow_mut().restore(&entries);
+                    restored = Some(at);
+                    break;
+                }
+                Err(error) => {
+                    tracing::warn!(%path, %error, "producer snapshot unusable: removing it");
+                    self.shared.disk.remove(&path).await.at(&path)?;
+                }
+            }
+        }
+        if restored.is_none() {
+            self.fold.borrow_mut().restore(&[]);
+        }
+        let from = restored.unwrap_or(Offset::ZERO);
+        self.walk_front(listing, plan, from, report, damage, |header| {
+            self.fold.borrow_mut().apply(&ProducerBatch::from(header));
+        })
+        .await?;
+        Ok(restored)
+    }
+
+    /// Shows every good batch from `from` up to the plan's offset. Damage on the way is noted and passed.
+    pub(super) async fn walk_front(
+        &self,
+        listing: &Listing,
+        plan: &Plan,
+        from: Offset,
+        report: &mut RecoveryReport,
+        damage: &mut Vec<Damage>,
+        mut show: impl FnMut(&BatchHeader),
+    ) -> Result<(), OpenError> {
+        let executor = &self.shared.executor;
+        for (index, log) in listing.logs.iter().enumerate().take(plan.first_scanned + 1) {
+            let (limit, end) = if index == plan.first_scanned {
+                (plan.position, plan.offset)
+            } else {
+                let next = listing.logs.get(index + 1).map_or(plan.offset, |next| next.base);
+                (log.bytes, next.min(plan.offset))
+            };
+            if end <= from || limit == 0 {
+                continue;
+            }
+            let path = self.log_path(log.base);
+            let file = self.open_segment(log.base, OpenMode::Read).await?;
+            let mut stream = SegmentStream::<D>::new(file, limit);
+            let (mut position, mut expected) = self.begin(&mut stream, log.base, from).await?;
+            while position < limit {
+                let found = stream.find(executor, position).await.at(&path)?;
+                if let FoundBatch::Batch(header) = found
+                    && header.base_offset == expected
+                {
+                    if header.base_offset >= from {
+                        show(&header);
+                    }
+                    position += header.total_bytes() as u64;
+                    expected = header.next_offset();
+                    continue;
+                }
+                let next = next_good(&mut stream, executor, position, expected..end).await;
+                let (good_position, good) = next.at(&path)?.unwrap_or((limit, end));
+                let found = Damage {
+                    segment: log.base,
+                    positions: position..good_position,
+                    offsets: expected..good,
+                };
+                tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
+                damage.push(found);
+                (position, expected) = (good_position, good);
+            }
+            report.bytes_read += stream.bytes_read();
+        }
+        Ok(())
+    }
+
+    /// Position and base offset of a batch at or before `from`: from the index where a batch bears it out, else the start.
+    async fn begin(
+        &self,
+        stream: &mut SegmentStream<D>,
+        base: Offset,
+        from: Offset,
+    ) -> Result<(u64, Offset), StoreError> {
+        if from <= base {
+            return Ok((0, base));
+        }
+        let path = small_file::join(self.directory, &segment_name(base, Suffix::Index));
+        let bytes_max = INDEX_ENTRIES_MAX * OFFSET_ENTRY_BYTES + 1;
+        let file = small_file::read(&self.shared.disk, &path, bytes_max).await.at(&path)?;
+        let Some(bytes) = file else { return Ok((0, base)) };
+        let end = Offset(i64::MAX);
+        let Ok(index) = SegmentIndex::decode(base, end, stream.limit(), &bytes, &[]) else {
+            return Ok((0, base));
+        };
+        let before = Offset(from.0.saturating_sub(1));
+        let Some((last_offset, position)) = index.at_or_before(before) else {
+            return Ok((0, base));
+        };
+        let found = stream.find(&self.shared.executor, position).await.at(&path)?;
+        Ok(match found {
+            FoundBatch::Batch(header) if header.last_offset() == last_offset => {
+                (position, header.base_offset)
+            }
+            _ => (0, base),
+        })
+    }
+
+    /// Snapshots of a future that did not happen: with other batches at their offsets they would be wrong.
+    pub(super) async fn remove_snapshots_past(
+        &self,
+        listing: &Listing,
+        end: Offset,
+    ) -> Result<(), OpenError> {
+        let mut removed = false;
+        for at in listing.snapshots.iter().copied().filter(|at| *at > end) {
+            let path = small_file::join(self.directory, &segment_name(at, Suffix::Snapshot));
+            match self.shared.disk.remove(&path).await {
+                Ok(()) | Err(DiskError::NotFound) => removed = true,
+                Err(error) => return Err(OpenError::Io { path, error }),
+            }
+        }
+        if removed {
+            self.shared.disk.sync_dir(self.directory).await.at(self.directory)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,77 @@
+//! What all logs of one core share: the disk, the caches, the way to stable storage.
+//!
+//! Owns no log. Logs hold it, so that dropping a store and its logs frees everything.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use crate::disk::Disk;
+use crate::durability::{Durability, DurabilityCounters};
+use crate::executor::Executor;
+use crate::files::{LogKey, OpenFiles, SegmentKey};
+use crate::index::SegmentIndex;
+use crate::local::Event;
+use crate::lru::Lru;
+use crate::mutant::Mutant;
+use crate::read_cache::ReadCache;
+use crate::tail_cache::TailCache;
+
+/// Where an index came from, and so how far it is believed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IndexOrigin {
+    /// Read from its file: each entry is checked against its batch when it is used.
+    File,
+    /// Made from the batches themselves.
+    Built,
+}
+
+/// An index by what it covers: the front of a segment that still grows is another index than that of the whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct IndexKey {
+    pub(crate) segment: SegmentKey,
+    pub(crate) bytes: u64,
+}
+
+/// An index in memory.
+#[derive(Debug)]
+pub(crate) struct HeldIndex {
+    pub(crate) index: SegmentIndex,
+    pub(crate) origin: IndexOrigin,
+}
+
+pub(crate) struct Shared<D: Disk, E: Executor> {
+    pub(crate) disk: D,
+    pub(crate) executor: E,
+    pub(crate) files: Rc<OpenFiles<D>>,
+    pub(crate) tail_cache: TailCache<D>,
+    pub(crate) read_cache: ReadCache<D>,
+    pub(crate) indexes: RefCell<Lru<IndexKey, Rc<HeldIndex>>>,
+    /// Indexes that are being loaded or built now: whoever else wants one waits for `index_ready`.
+    pub(crate) indexes_in_work: RefCell<BTreeSet<IndexKey>>,
+    pub(crate) index_ready: Event,
+    pub(crate) durability: Rc<dyn Durability<D>>,
+    pub(crate) counters: Rc<DurabilityCounters>,
+    pub(crate) mutant: Mutant,
+    /// Something that a checkpoint holds has moved since the last one.
+    pub(crate) changed: Cell<bool>,
+    /// Bytes made durable since the last checkpoint.
+    pub(crate) bytes_since_checkpoint: Cell<u64>,
+}
+
+impl<D: Disk, E: Executor> Shared<D, E> {
+    pub(crate) fn note_durable(&self, bytes: u64) {
+        self.changed.set(true);
+        self.bytes_since_checkpoint.set(self.bytes_since_checkpoint.get() + bytes);
+    }
+
+    /// Forgets everything held for a log that is gone.
+    pub(crate) fn forget_log(&self, log: LogKey) {
+        self.files.forget_log(log);
+        self.read_cache.forget_log(log);
+        let segments = SegmentKey::all_of(log);
+        let first = IndexKey { segment: *segments.start(), bytes: 0 };
+        let last = IndexKey { segment: *segments.end(), bytes: u64::MAX };
+        self.indexes.borrow_mut().remove_range(first..=last);
+    }
+}

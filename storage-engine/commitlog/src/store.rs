@@ -1,0 +1,587 @@
+//! All logs of one core.
+//!
+//! Owns which logs are open, their checkpoints, and the ways a log comes and goes. One store a core; stores of one node
+//! share nothing but the data directory.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use record::{Fold, Offset, Timestamp, TopicId, TopicPartition};
+
+use crate::checkpoint::{
+    self, CHECKPOINT_DIRECTORY, CheckpointEntry, CheckpointFile, CheckpointMap, Copy,
+};
+use crate::directory::{
+    self, DELETED_DIRECTORY, PARTITION_METADATA_FILE, STRAY_DIRECTORY, TOPICS_DIRECTORY,
+};
+use crate::disk::{Disk, DiskError};
+use crate::durability::{Durability, DurabilityCounters, Lane, SyncPerFile};
+use crate::ends::Ends;
+use crate::error::{AtPath, OpenError, StoreError};
+use crate::executor::{Executor, TaskClass};
+use crate::files::{LogKey, OpenFiles};
+use crate::local::{Event, join_all};
+use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState};
+use crate::lru::Lru;
+use crate::mutant::Mutant;
+use crate::read_cache::ReadCache;
+use crate::recovery::{Recovered, Recovery, RecoveryReport};
+use crate::shared::Shared;
+use crate::small_file;
+use crate::tail_cache::TailCache;
+
+/// A checkpoint is written at most this often…
+const CHECKPOINT_MS: i64 = 1000;
+/// …or when this much became durable: what recovery reads after a crash.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// Indexes of sealed segments kept in memory.
+const INDEX_BYTES_MAX: usize = 16 << 20;
+/// Logs closed together at a clean stop: enough to keep the device busy with syncs.
+const CLOSES_MAX: usize = 8;
+/// Logs looked at between two polite pauses.
+const LOGS_A_STEP: usize = 64;
+
+/// How the last stop left the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartKind {
+    /// The marker was there: a log whose files are as its checkpoint says is not scanned.
+    Clean,
+    /// A crash, or the first start.
+    Unclean,
+}
+
+/// What a store is given.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// Names the checkpoint files: "0", "1", …, "coordinator".
+    pub name: String,
+    /// What all shards' files held at start.
+    pub checkpoints: Arc<CheckpointMap>,
+    /// How the last stop left the directory.
+    pub start: StartKind,
+    /// The first checkpoint's sequence is above it: the start count in the high 32 bits.
+    pub sequence_base: u64,
+    /// Memory for the newest bytes of all logs.
+    pub tail_cache_bytes: usize,
+    /// Memory for old bytes that are read.
+    pub read_cache_bytes: usize,
+    /// Segment files open at once.
+    pub open_files_max: usize,
+    /// The rule that a test switches off.
+    pub mutant: Mutant,
+}
+
+/// Work done and memory held, for metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreCounters {
+    /// Transfers to segment files.
+    pub writes: u64,
+    /// Their bytes, carried and padding ones included.
+    pub written_bytes: u64,
+    /// Syncs of segment files and their directories.
+    pub syncs: u64,
+    /// Memory in the tail cache.
+    pub tail_cache_bytes: usize,
+    /// Memory in the read cache.
+    pub read_cache_bytes: usize,
+    /// Logs open.
+    pub log_count: usize,
+}
+
+/// The logs of one core; clones are the same store.
+pub struct Store<D: Disk, E: Executor>(Rc<StoreInner<D, E>>);
+
+impl<D: Disk, E: Executor> Clone for Store<D, E> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+struct StoreInner<D: Disk, E: Executor> {
+    shared: Rc<Shared<D, E>>,
+    name: String,
+    start: StartKind,
+    checkpoints: Arc<CheckpointMap>,
+    logs: RefCell<BTreeMap<TopicPartition, Rc<LogInner<D, E>>>>,
+    opening: RefCell<BTreeSet<TopicPartition>>,
+    /// The newest entry of every log this shard answers for, open or not.
+    entries: RefCell<BTreeMap<TopicPartition, CheckpointEntry>>,
+    next_key: Cell<u64>,
+    sequence: Cell<u64>,
+    copy: Cell<Copy>,
+    checkpointed_at: Cell<Option<Timestamp>>,
+    is_writing: Cell<bool>,
+    written: Event,
+}
+
+impl<D: Disk, E: Executor> Store<D, E> {
+    /// Opens a store without logs.
+    ///
+    /// Order   after [`directory::open_or_create`] and [`CheckpointMap::load`]; one store a name.
+    pub async fn open(disk: D, executor: E, options: StoreOptions) -> Result<Self, StoreError> {
+        for name in [TOPICS_DIRECTORY, CHECKPOINT_DIRECTORY, DELETED_DIRECTORY, STRAY_DIRECTORY] {
+            small_file::ensure_directory(&disk, "", name).await.at(name)?;
+        }
+        let files = Rc::new(OpenFiles::new(disk.clone(), options.open_files_max));
+        let counters = Rc::new(DurabilityCounters::default());
+        let durability = SyncPerFile::new(
+            disk.clone(),
+            executor.clone(),
+            files.clone(),
+            counters.clone(),
+            options.mutant,
+        );
+        durability.recover().await.map_err(|failure| StoreError::Recover { failure })?;
+        let shared = Rc::new(Shared {
+            tail_cache: TailCache::new(disk.clone(), options.tail_cache_bytes),
+            read_cache: ReadCache::new(options.read_cache_bytes),
+            indexes: RefCell::new(Lru::new(INDEX_BYTES_MAX)),
+            indexes_in_work: RefCell::default(),
+            index_ready: Event::default(),
+            durability: Rc::new(durability),
+            counters,
+            mutant: options.mutant,
+            changed: Cell::new(false),
+            bytes_since_checkpoint: Cell::new(0),
+            disk,
+            executor,
+            files,
+        });
+        let kept = options.checkpoints.shard_entries(&options.name);
+        let entries = kept.iter().map(|entry| (entry.log, *entry)).collect();
+        Ok(Self(Rc::new(StoreInner {
+            copy: Cell::new(options.checkpoints.next_copy(&options.name)),
+            shared,
+            name: options.name,
+            start: options.start,
+            checkpoints: options.checkpoints,
+            logs: RefCell::default(),
+            opening: RefCell::default(),
+            entries: RefCell::new(entries),
+            next_key: Cell::new(0),
+            sequence: Cell::new(options.sequence_base),
+            checkpointed_at: Cell::new(None),
+            is_writing: Cell::new(false),
+            written: Event::default(),
+        })))
+    }
+
+    /// Opens the log of a partition in `topics/<topic>-<partition>`, creates it if it is new, and recovers it otherwise.
+    ///
+    /// Order   `fold` is restored to the state at the log end before this returns.
+    /// Errors  `Missing`: created before and gone now, so never recreated empty. A directory of another topic id is not an
+    ///         error: it is moved to `stray/` and the log is new.
+    pub async fn open_log(
+        &self,
+        identity: LogIdentity,
+        options: LogOptions,
+        fold: Rc<RefCell<dyn Fold>>,
+        now: Timestamp,
+    ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
+        let name = identity.to_string();
+        let opening = Opening::begin(&self.0, identity.topic_partition())?;
+        let place = Place { parent: TOPICS_DIRECTORY, name, has_metadata: true };
+        let opened = self.0.open_in(place, identity, options, fold, now).await;
+        drop(opening);
+        opened
+    }
+
+    /// Opens a log in a directory of its own directly below the root, without `partition.metadata`: the metadata log.
+    pub async fn open_log_at(
+        &self,
+        directory: &str,
+        identity: LogIdentity,
+        options: LogOptions,
+        fold: Rc<RefCell<dyn Fold>>,
+        now: Timestamp,
+    ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
+        let opening = Opening::begin(&self.0, identity.topic_partition())?;
+        let place = Place { parent: "", name: directory.to_owned(), has_metadata: false };
+        let opened = self.0.open_in(place, identity, options, fold, now).await;
+        drop(opening);
+        opened
+    }
+
+    /// Deletes a log of `topics/`: its name is free on return, its files go in the background.
+    pub async fn delete_log(&self, log: Log<D, E>) -> Result<(), StoreError> {
+        let inner = &log.0;
+        inner.close().await;
+        let log_id = inner.identity.topic_partition();
+        let disk = &self.0.shared.disk;
+        let taken = disk.list(DELETED_DIRECTORY).await.at(DELETED_DIRECTORY)?;
+        let wanted = format!("{}-{}", log_id.topic_id, log_id.partition);
+        let target =
+            small_file::join(DELETED_DIRECTORY, &directory::free_name(&taken, &wanted));
+        self.0.shared.forget_log(inner.key);
+        disk.rename(&inner.directory, &target).await.at(&inner.directory)?;
+        disk.sync_dir(DELETED_DIRECTORY).await.at(DELETED_DIRECTORY)?;
+        disk.sync_dir(TOPICS_DIRECTORY).await.at(TOPICS_DIRECTORY)?;
+        self.0.logs.borrow_mut().remove(&log_id);
+        self.0.entries.borrow_mut().remove(&log_id);
+        self.0.shared.changed.set(true);
+        let disk = disk.clone();
+        let remove = async move {
+            if let Err(error) = directory::remove_tree(&disk, target).await {
+                // The next start sweeps `deleted/` again.
+                tracing::warn!(%error, "deleted log not removed");
+            }
+        };
+        self.0.shared.executor.spawn(TaskClass::Background, Box::pin(remove));
+        Ok(())
+    }
+
+    /// Forgets a log that is in the checkpoint and not open, because its topic is gone.
+    pub fn forget(&self, log: &TopicPartition) {
+        if !self.0.logs.borrow().contains_key(log)
+            && self.0.entries.borrow_mut().remove(log).is_some()
+        {
+            self.0.shared.changed.set(true);
+        }
+    }
+
+    /// Drops the entries of logs for which `owned` is false and that are not open here.
+    ///
+    /// Order   once every log that the metadata gives this shard has been opened or refused: until then an entry may be
+    ///         the only word of a log. Then write a checkpoint, and then [`checkpoint::remove_vanished`].
+    pub fn retain_entries(&self, owned: impl Fn(&TopicPartition) -> bool) {
+        let logs = self.0.logs.borrow();
+        let mut entries = self.0.entries.borrow_mut();
+        let before = entries.len();
+        entries.retain(|log, _| logs.contains_key(log) || owned(log));
+        if entries.len() != before {
+            self.0.shared.changed.set(true);
+        }
+    }
+
+    /// Whether a checkpoint is worth writing now.
+    #[must_use]
+    pub fn checkpoint_due(&self, now: Timestamp) -> bool {
+        let shared = &self.0.shared;
+        if self.0.is_writing.get() || !shared.changed.get() {
+            return false;
+        }
+        // A clock that jumps back must not put checkpoints off.
+        let waited = self
+            .0
+            .checkpointed_at
+            .get()
+            .is_none_or(|at| now.0.abs_diff(at.0) >= CHECKPOINT_MS.unsigned_abs());
+        waited || shared.bytes_since_checkpoint.get() >= CHECKPOINT_BYTES
+    }
+
+    /// Writes where every log is durable; lasting on return. Never on the way of an acknowledgement.
+    pub async fn checkpoint(&self, now: Timestamp) -> Result<(), StoreError> {
+        let inner = &self.0;
+        inner.written.wait_for(|| (!inner.is_writing.get()).then_some(())).await;
+        inner.is_writing.set(true);
+        inner.checkpointed_at.set(Some(now));
+        let result = inner.write_checkpoint().await;
+        if result.is_err() {
+            inner.shared.changed.set(true);
+        }
+        inner.is_writing.set(false);
+        inner.written.notify();
+        result
+    }
+
+    /// Closes every log for a clean stop: all that was accepted is durable, files have their exact length, indexes and
+    /// snapshots are written, and a last checkpoint says so. The caller then writes the marker.
+    pub async fn close(&self, now: Timestamp) -> Result<(), StoreError> {
+        let logs: Vec<_> = self.0.logs.borrow().values().cloned().collect();
+        for some in logs.chunks(CLOSES_MAX) {
+            join_all(some.iter().map(|log| close_one(log)).collect()).await;
+        }
+        self.checkpoint(now).await?;
+        for log in logs {
+            log.close().await;
+            *log.listener.borrow_mut() = None;
+        }
+        Ok(())
+    }
+
+    /// Every known stretch of damage.
+    #[must_use]
+    pub fn damage(&self) -> Vec<DamageReport> {
+        self.0.logs.borrow().values().flat_map(|log| log.damage()).collect()
+    }
+
+    /// The open log of that identity.
+    #[must_use]
+    pub fn log(&self, log: &TopicPartition) -> Option<Log<D, E>> {
+        self.0.logs.borrow().get(log).cloned().map(Log)
+    }
+
+    /// Every open log.
+    #[must_use]
+    pub fn logs(&self) -> Vec<Log<D, E>> {
+        self.0.logs.borrow().values().cloned().map(Log).collect()
+    }
+
+    /// Work done and memory held.
+    #[must_use]
+    pub fn counters(&self) -> StoreCounters {
+        let shared = &self.0.shared;
+        StoreCounters {
+            writes: shared.counters.writes.get(),
+            written_bytes: shared.counters.written_bytes.get(),
+            syncs: shared.counters.syncs.get(),
+            tail_cache_bytes: shared.tail_cache.bytes(),
+            read_cache_bytes: shared.read_cache.bytes(),
+            log_count: self.0.logs.borrow().len(),
+        }
+    }
+}
+
+impl<D: Disk, E: Executor> Log<D, E> {
+    /// Known damage of this log.
+    #[must_use]
+    pub fn damage(&self) -> Vec<DamageReport> {
+        self.0.damage()
+    }
+}
+
+async fn close_one<D: Disk, E: Executor>(log: &Rc<LogInner<D, E>>) {
+    log.drain().await;
+    if log.failure.get().is_some() {
+        return;
+    }
+    if let Err(error) = log.tidy().await {
+        // Its checkpoint does not match its files then, and the next start checks them.
+        tracing::warn!(log = %log.identity, %error, "log not closed cleanly");
+    }
+}
+
+/// Where a log's directory is.
+struct Place {
+    parent: &'static str,
+    name: String,
+    has_metadata: bool,
+}
+
+/// What is there of a log.
+enum Found {
+    Files,
+    Nothing,
+}
+
+impl<D: Disk, E: Executor> StoreInner<D, E> {
+    async fn open_in(
+        &self,
+        place: Place,
+        identity: LogIdentity,
+        options: LogOptions,
+        fold: Rc<RefCell<dyn Fold>>,
+        now: Timestamp,
+    ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
+        let log = identity.topic_partition();
+        let entry = self.checkpoints.get(&log).copied();
+        if let Some(entry) = entry {
+            // From here on this shard answers for the log, whatever becomes of opening it.
+            self.entries.borrow_mut().insert(log, entry);
+        }
+        let key = LogKey(self.next_key.replace(self.next_key.get() + 1));
+        let path = small_file::join(place.parent, &place.name);
+        let found = self.find(&place, &path, &identity, entry.as_ref()).await?;
+        let recovered = match found {
+            Found::Nothing => {
+                self.create(&place, &path, identity.topic_id).await?;
+                fold.borrow_mut().restore(&[]);
+                let report = RecoveryReport { is_new: true, ..RecoveryReport::default() };
+                Recovered::empty(Offset::ZERO, now, report)
+            }
+            Found::Files => {
+                let recovery = Recovery {
+                    shared: &self.shared,
+                    key,
+                    identity: &identity,
+                    directory: &path,
+                    entry,
+                    start: self.start,
+                    options,
+                    fold: &fold,
+                    now,
+                };
+                recovery.run().await?
+            }
+        };
+        let report = recovered.report.clone();
+        let unindexed = recovered.unindexed.clone();
+        let inner = self.assemble(key, identity, path, options, fold, recovered);
+        self.logs.borrow_mut().insert(log, inner.clone());
+        self.shared.changed.set(true);
+        inner.seal_if_due();
+        inner.rebuild_later(unindexed);
+        Ok((Log(inner), report))
+    }
+
+    /// Looks for the log's directory, and makes sure that it is this log's.
+    async fn find(
+        &self,
+        place: &Place,
+        path: &str,
+        identity: &LogIdentity,
+        entry: Option<&CheckpointEntry>,
+    ) -> Result<Found, OpenError> {
+        let disk = &self.shared.disk;
+        let files = match disk.list(path).await {
+            Ok(files) => files,
+            Err(DiskError::NotFound) if entry.is_some_and(|entry| entry.created) => {
+                return Err(OpenError::Missing { path: path.to_owned() });
+            }
+            Err(DiskError::NotFound) => return Ok(Found::Nothing),
+            Err(error) => return Err(OpenError::Io { path: path.to_owned(), error }),
+        };
+        if !place.has_metadata {
+            return Ok(if files.is_empty() { Found::Nothing } else { Found::Files });
+        }
+        match directory::read_topic_id(disk, path).await.at(path)? {
+            Some(id) if id == identity.topic_id => Ok(Found::Files),
+            None if entry.is_some() => {
+                // The checkpoint knows the log by its id: only the small file is damaged.
+                tracing::warn!(%path, "{PARTITION_METADATA_FILE} damaged: written again");
+                self.write_metadata(path, identity.topic_id).await?;
+                Ok(Found::Files)
+            }
+            None if files.iter().all(|file| !file.name.ends_with(".log")) => Ok(Found::Nothing),
+            other => {
+                directory::move_to_stray(disk, &place.name, other).await?;
+                Ok(Found::Nothing)
+            }
+        }
+    }
+
+    /// Makes an empty log's directory; lasting on return.
+    async fn create(
+        &self,
+        place: &Place,
+        path: &str,
+        topic_id: TopicId,
+    ) -> Result<(), StoreError> {
+        let disk = &self.shared.disk;
+        small_file::ensure_directory(disk, place.parent, &place.name).await.at(path)?;
+        if place.has_metadata {
+            self.write_metadata(path, topic_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn write_metadata(&self, path: &str, topic_id: TopicId) -> Result<(), StoreError> {
+        let contents = directory::encode_partition_metadata(topic_id);
+        small_file::replace(&self.shared.disk, path, PARTITION_METADATA_FILE, &contents)
+            .await
+            .at(path)
+    }
+
+    fn assemble(
+        &self,
+        key: LogKey,
+        identity: LogIdentity,
+        path: String,
+        options: LogOptions,
+        fold: Rc<RefCell<dyn Fold>>,
+        recovered: Recovered<D>,
+    ) -> Rc<LogInner<D, E>> {
+        let end = recovered.end;
+        let ends = Ends::recovered(recovered.log_start, end.offset, options.safe_end);
+        Rc::new_cyclic(|this| LogInner {
+            this: this.clone(),
+            shared: self.shared.clone(),
+            key,
+            identity,
+            directory: path.into(),
+            fold,
+            ends: Cell::new(ends),
+            high_watermark: Cell::new(recovered.high_watermark),
+            checkpointed_high_watermark: Cell::new(recovered.high_watermark),
+            options: Cell::new(options),
+            failure: Cell::new(None),
+            is_closing: Cell::new(false),
+            busy_count: Cell::new(0),
+            tail: self.shared.tail_cache.log_tail(end.offset, recovered.boundary),
+            state: RefCell::new(LogState {
+                segments: recovered.segments,
+                end,
+                written_at: end,
+                durable_at: end,
+                groups: std::collections::VecDeque::new(),
+                epochs: recovered.epochs,
+                epochs_changed: recovered.epochs_changed,
+                damage: recovered.damage,
+                sealing: false,
+                snapshot_at: recovered.snapshot_at,
+                tidy_at: recovered.tidy_at,
+            }),
+            lane: Lane::default(),
+            moved: Event::default(),
+            listener: RefCell::new(None),
+        })
+    }
+
+    async fn write_checkpoint(&self) -> Result<(), StoreError> {
+        let sequence = self.sequence.get() + 1;
+        self.sequence.set(sequence);
+        self.shared.changed.set(false);
+        self.shared.bytes_since_checkpoint.set(0);
+        let logs: Vec<_> = self.logs.borrow().iter().map(|(id, log)| (*id, log.clone())).collect();
+        let mut noted = Vec::with_capacity(logs.len());
+        for (count, (id, log)) in logs.into_iter().enumerate() {
+            if log.is_closed() {
+                continue;
+            }
+            // The entry first, then the epochs: the file may know more than the entry, never less.
+            let entry = log.checkpoint_entry(sequence);
+            match log.flush_epochs().await {
+                Ok(()) => {
+                    self.note_entry(id, entry);
+                    noted.push((log, entry.high_watermark));
+                }
+                Err(error) => {
+                    tracing::warn!(log = %log.identity, %error, "leader epochs not written; checkpoint keeps its old entry");
+                }
+            }
+            if count % LOGS_A_STEP == 0 {
+                self.shared.executor.yield_if_needed().await;
+            }
+        }
+        let entries = self.entries.borrow().values().copied().collect();
+        let file = CheckpointFile { sequence, entries };
+        checkpoint::write(&self.shared.disk, &self.name, self.copy.get(), &file).await?;
+        self.copy.set(self.copy.get().other());
+        for (log, high_watermark) in noted {
+            log.checkpointed_high_watermark.set(high_watermark);
+        }
+        Ok(())
+    }
+
+    /// Takes an entry over, unless its log was deleted while its epochs were written.
+    fn note_entry(&self, id: TopicPartition, entry: CheckpointEntry) {
+        if self.logs.borrow().contains_key(&id) {
+            self.entries.borrow_mut().insert(id, entry);
+        }
+    }
+}
+
+/// Keeps a log from being opened twice at once.
+struct Opening<'a, D: Disk, E: Executor> {
+    store: &'a StoreInner<D, E>,
+    log: TopicPartition,
+}
+
+impl<'a, D: Disk, E: Executor> Opening<'a, D, E> {
+    fn begin(store: &'a StoreInner<D, E>, log: TopicPartition) -> Result<Self, OpenError> {
+        let is_open = store.logs.borrow().contains_key(&log);
+        if is_open || !store.opening.borrow_mut().insert(log) {
+            let TopicPartition { topic_id, partition } = log;
+            return Err(OpenError::AlreadyOpen { topic_id, partition });
+        }
+        Ok(Self { store, log })
+    }
+}
+
+impl<D: Disk, E: Executor> Drop for Opening<'_, D, E> {
+    fn drop(&mut self) {
+        self.store.opening.borrow_mut().remove(&self.log);
+    }
+}

@@ -1,0 +1,279 @@
+//! A segment read from front to back, one batch at a time.
+//!
+//! Owns the judgement of bytes on disk: whole batch, tail of zeros, end, or bad. Memory is one window whatever a header
+//! claims; a batch larger than the window is checked piece by piece. Nothing here trusts a byte before its checksum.
+
+use std::ops::Range;
+use std::rc::Rc;
+
+use record::batch::HEADER_BYTES;
+use record::{BatchError, BatchHeader, Crc, Offset};
+
+use crate::disk::{BLOCK_BYTES, Disk, DiskFile, DiskResult};
+use crate::executor::Executor;
+use crate::small_file::{block_ceiling, block_floor};
+
+/// One read: large enough that the device streams, small enough that others get their turn.
+const WINDOW_BYTES: usize = 256 * 1024;
+/// Work between two polite pauses: about 20 µs of checksum.
+const STEP_BYTES: usize = 64 * 1024;
+/// Where a batch keeps its format version, which is always 2.
+const MAGIC_POSITION: u64 = 16;
+const MAGIC: u8 = 2;
+
+/// Why bytes are not a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadBatch {
+    /// The file ends inside it.
+    #[error("batch of {needed} bytes, {left} left in the file")]
+    Truncated {
+        /// Bytes it claims.
+        needed: u64,
+        /// Bytes there are.
+        left: u64,
+    },
+    /// The header holds values that no batch has.
+    #[error("{0}")]
+    Header(#[from] BatchError),
+    /// The checksum differs.
+    #[error("crc {computed:#010x}, header {stored:#010x}")]
+    Crc {
+        /// Over the bytes.
+        computed: u32,
+        /// In the header.
+        stored: u32,
+    },
+    /// A whole batch, but not the one that follows.
+    #[error("base offset {found}, expected {expected}")]
+    Offset {
+        /// In the header.
+        found: Offset,
+        /// After the last batch.
+        expected: Offset,
+    },
+    /// Zeros where a batch should be, and something else after them.
+    #[error("zeros followed by other bytes")]
+    Gap,
+}
+
+/// What lies at a position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FoundBatch {
+    /// Nothing: the file ends here.
+    End,
+    /// Only zeros up to the end of the file.
+    ZeroTail,
+    /// A whole batch with the right checksum.
+    Batch(BatchHeader),
+    /// Anything else.
+    Bad(BadBatch),
+}
+
+/// Reads one segment file up to `limit`.
+#[derive(Debug)]
+pub(crate) struct SegmentStream<D: Disk> {
+    file: Rc<D::File>,
+    limit: u64,
+    window: Option<(u64, D::ReadBuffer)>,
+    bytes_read: u64,
+}
+
+impl<D: Disk> SegmentStream<D> {
+    pub(crate) fn new(file: Rc<D::File>, limit: u64) -> Self {
+        Self { file, limit, window: None, bytes_read: 0 }
+    }
+
+    /// Bytes read from the disk so far.
+    pub(crate) fn bytes_read(&self) -> u64 {
+        self.bytes_read
+    }
+
+    pub(crate) fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// Some bytes at `position`: at least one below the limit, empty at it (or where the file is shorter than it was).
+    pub(crate) async fn bytes_at(&mut self, position: u64) -> DiskResult<&[u8]> {
+        if position >= self.limit {
+            return Ok(&[]);
+        }
+        let inside = self.window.as_ref().is_some_and(|(start, window)| {
+            *start <= position && position < start + window.len() as u64
+        });
+        if !inside {
+            let start = block_floor(position);
+            let wanted = usize::try_from(block_ceiling(self.limit) - start).unwrap_or(WINDOW_BYTES);
+            self.window = None;
+            let window = self.file.read_at_aligned(start, wanted.min(WINDOW_BYTES)).await?;
+            self.bytes_read += window.len() as u64;
+            self.window = Some((start, window));
+        }
+        let Some((start, window)) = &self.window else { return Ok(&[]) };
+        let from = usize::try_from(position - start).unwrap_or(usize::MAX);
+        let to = usize::try_from(self.limit - start).unwrap_or(usize::MAX).min(window.len());
+        Ok(window.get(from..to).unwrap_or_default())
+    }
+
+    /// The 61 bytes at `position`, or as many as there are.
+    async fn head_at(&mut self, position: u64) -> DiskResult<([u8; HEADER_BYTES], usize)> {
+        let mut head = [0; HEADER_BYTES];
+        let mut filled = 0;
+        while filled < HEADER_BYTES {
+            let bytes = self.bytes_at(position + filled as u64).await?;
+            if bytes.is_empty() {
+                break;
+            }
+            let now = bytes.len().min(HEADER_BYTES - filled);
+            head[filled..filled + now].copy_from_slice(&bytes[..now]);
+            filled += now;
+        }
+        Ok((head, filled))
+    }
+
+    /// The header at `position` if it could be one; the checksum is not looked at.
+    pub(crate) async fn header_at(
+        &mut self,
+        position: u64,
+    ) -> DiskResult<Result<BatchHeader, BadBatch>> {
+        let (head, filled) = self.head_at(position).await?;
+        let left = self.limit.saturating_sub(position);
+        if filled < HEADER_BYTES {
+            return Ok(Err(BadBatch::Truncated { needed: HEADER_BYTES as u64, left }));
+        }
+        Ok(match BatchHeader::parse(&head) {
+            Ok(header) if header.total_bytes() as u64 > left => {
+                Err(BadBatch::Truncated { needed: header.total_bytes() as u64, left })
+            }
+            Ok(header) => Ok(header),
+            Err(error) => Err(error.into()),
+        })
+    }
+
+    /// The checksum of the batch of `bytes` at `position`; `None` where the file ended early.
+    async fn checksum<E: Executor>(
+        &mut self,
+        executor: &E,
+        position: u64,
+        bytes: usize,
+    ) -> DiskResult<Option<u32>> {
+        let mut crc = Crc::of_batch();
+        let mut done = 0;
+        while done < bytes {
+            let piece = self.bytes_at(position + done as u64).await?;
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            let now = piece.len().min(bytes - done).min(STEP_BYTES);
+            crc.update(&piece[..now]);
+            done += now;
+            executor.yield_if_needed().await;
+        }
+        Ok(Some(crc.value()))
+    }
+
+    /// Judges what lies at `position`.
+    pub(crate) async fn find<E: Executor>(
+        &mut self,
+        executor: &E,
+        position: u64,
+    ) -> DiskResult<FoundBatch> {
+        if position >= self.limit {
+            return Ok(FoundBatch::End);
+        }
+        let header = match self.header_at(position).await? {
+            Ok(header) => header,
+            Err(bad) => return self.judge_bad(executor, position, bad).await,
+        };
+        let bytes = header.total_bytes();
+        let Some(computed) = self.checksum(executor, position, bytes).await? else {
+            let left = self.limit - position;
+            return Ok(FoundBatch::Bad(BadBatch::Truncated { needed: bytes as u64, left }));
+        };
+        if computed != header.crc {
+            let stored = header.crc;
+            return Ok(FoundBatch::Bad(BadBatch::Crc { computed, stored }));
+        }
+        Ok(FoundBatch::Batch(header))
+    }
+
+    /// Tells a tail of zeros from damage: by every byte that is left, never by one field.
+    async fn judge_bad<E: Executor>(
+        &mut self,
+        executor: &E,
+        position: u64,
+        bad: BadBatch,
+    ) -> DiskResult<FoundBatch> {
+        let mut at = position;
+        loop {
+            let bytes = self.bytes_at(at).await?;
+            if bytes.is_empty() {
+                return Ok(FoundBatch::ZeroTail);
+            }
+            let step = &bytes[..bytes.len().min(STEP_BYTES)];
+            if let Some(other) = step.iter().position(|byte| *byte != 0) {
+                let is_gap = at + other as u64 >= position + HEADER_BYTES as u64;
+                return Ok(FoundBatch::Bad(if is_gap { BadBatch::Gap } else { bad }));
+            }
+            at += step.len() as u64;
+            executor.yield_if_needed().await;
+        }
+    }
+
+    /// The first whole batch at or after `from` whose offsets lie in `offsets` and that is followed by another such batch,
+    /// by the end, or by zeros.
+    ///
+    /// A record may hold bytes that look like a batch: asking for the follower as well makes it unlikely, not impossible,
+    /// that they are taken for one. So the caller first tries where the damaged batch itself says it ends.
+    pub(crate) async fn find_next<E: Executor>(
+        &mut self,
+        executor: &E,
+        from: u64,
+        offsets: Range<Offset>,
+    ) -> DiskResult<Option<(u64, BatchHeader)>> {
+        let mut at = from;
+        loop {
+            let bytes = self.bytes_at(at + MAGIC_POSITION).await?;
+            if bytes.is_empty() {
+                return Ok(None);
+            }
+            let step = &bytes[..bytes.len().min(STEP_BYTES)];
+            let Some(magic) = step.iter().position(|byte| *byte == MAGIC) else {
+                at += step.len() as u64;
+                executor.yield_if_needed().await;
+                continue;
+            };
+            at += magic as u64;
+            if let Some(header) = self.accept(executor, at, &offsets).await? {
+                return Ok(Some((at, header)));
+            }
+            at += 1;
+        }
+    }
+
+    async fn accept<E: Executor>(
+        &mut self,
+        executor: &E,
+        position: u64,
+        offsets: &Range<Offset>,
+    ) -> DiskResult<Option<BatchHeader>> {
+        let Ok(header) = self.header_at(position).await? else { return Ok(None) };
+        if header.base_offset < offsets.start || header.next_offset() > offsets.end {
+            return Ok(None);
+        }
+        let FoundBatch::Batch(header) = self.find(executor, position).await? else {
+            return Ok(None);
+        };
+        let next_position = position + header.total_bytes() as u64;
+        let followed = match self.header_at(next_position).await? {
+            Ok(next) => next.base_offset >= header.next_offset(),
+            Err(_) => {
+                next_position >= self.limit
+                    || self.find(executor, next_position).await? == FoundBatch::ZeroTail
+            }
+        };
+        Ok(followed.then_some(header))
+    }
+}
+
+const _: () = assert!(WINDOW_BYTES % BLOCK_BYTES == 0);
+const _: () = assert!(STEP_BYTES <= WINDOW_BYTES);

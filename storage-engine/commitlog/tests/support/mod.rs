@@ -1,0 +1,410 @@
+//! A disk in memory and an executor without surprises: what the tests of this crate run on.
+//!
+//! Owns no faults but the simplest crash (everything unsynced is gone). The seeded disk with every fault lives in
+//! `tools/sim`, above this crate.
+#![allow(dead_code, reason = "each test binary uses its own part")]
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use commitlog::{
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, Executor,
+    LocalTask, OpenMode, PathEntry, TaskClass,
+};
+
+#[derive(Debug)]
+pub struct MemoryBuffer(Vec<u8>);
+
+impl AlignedBuffer for MemoryBuffer {
+    fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+    fn as_bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+    fn truncate(&mut self, bytes: usize) {
+        assert!(bytes % BLOCK_BYTES == 0);
+        self.0.truncate(bytes);
+    }
+}
+
+#[derive(Debug, Default, Clone)]
+struct Inode {
+    bytes: Vec<u8>,
+    durable: Vec<u8>,
+}
+
+type InodeRef = Rc<RefCell<Inode>>;
+
+#[derive(Debug, Clone)]
+enum Node {
+    Directory,
+    File(InodeRef),
+}
+
+#[derive(Debug, Default)]
+struct Tree {
+    nodes: BTreeMap<String, Node>,
+    durable: BTreeMap<String, Node>,
+    pub reads: u64,
+    pub read_bytes: u64,
+    pub syncs: u64,
+    fail_writes_of: Option<(String, DiskError)>,
+    fail_syncs_of: Option<String>,
+}
+
+/// The disk; clones are the same disk.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryDisk(Rc<RefCell<Tree>>);
+
+#[derive(Debug)]
+pub struct MemoryFile {
+    path: String,
+    inode: InodeRef,
+    tree: Rc<RefCell<Tree>>,
+}
+
+fn parent(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+impl MemoryDisk {
+    /// Loses everything that is not synced.
+    pub fn crash(&self) {
+        let mut tree = self.0.borrow_mut();
+        tree.nodes = tree.durable.clone();
+        tree.fail_writes_of = None;
+        tree.fail_syncs_of = None;
+        for node in tree.nodes.values() {
+            if let Node::File(inode) = node {
+                let mut inode = inode.borrow_mut();
+                inode.bytes = inode.durable.clone();
+            }
+        }
+    }
+
+    /// All bytes of a file, to look at or to damage.
+    pub fn edit<T>(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let inode = match self.0.borrow().nodes.get(path) {
+            Some(Node::File(inode)) => inode.clone(),
+            other => panic!("{path}: {other:?}"),
+        };
+        let mut inode = inode.borrow_mut();
+        let result = edit(&mut inode.bytes);
+        inode.durable = inode.bytes.clone();
+        result
+    }
+
+    pub fn delete(&self, path: &str) {
+        let mut tree = self.0.borrow_mut();
+        assert!(tree.nodes.remove(path).is_some(), "{path}");
+        tree.durable.remove(path);
+    }
+
+    /// Removes a directory and all in it, durably.
+    pub fn delete_tree(&self, path: &str) {
+        let mut tree = self.0.borrow_mut();
+        let inside = |name: &str| name == path || name.starts_with(&format!("{path}/"));
+        tree.nodes.retain(|name, _| !inside(name));
+        tree.durable.retain(|name, _| !inside(name));
+    }
+
+    /// The names below `path`, ascending.
+    pub fn names(&self, path: &str) -> Vec<String> {
+        let tree = self.0.borrow();
+        tree.nodes
+            .keys()
+            .filter(|name| parent(name) == path && !name.is_empty())
+            .map(|name| name.rsplit('/').next().unwrap().to_owned())
+            .collect()
+    }
+
+    pub fn read_bytes(&self) -> u64 {
+        self.0.borrow().read_bytes
+    }
+
+    pub fn fail_writes_of(&self, suffix: &str, error: DiskError) {
+        self.0.borrow_mut().fail_writes_of = Some((suffix.to_owned(), error));
+    }
+
+    pub fn fail_syncs_of(&self, suffix: &str) {
+        self.0.borrow_mut().fail_syncs_of = Some(suffix.to_owned());
+    }
+
+    /// Copies the tree below `from` to a real directory.
+    pub fn export(&self, from: &str, to: &std::path::Path) {
+        let tree = self.0.borrow();
+        for (name, node) in &tree.nodes {
+            let Some(rest) = name.strip_prefix(from) else { continue };
+            let target = to.join(rest.trim_start_matches('/'));
+            match node {
+                Node::Directory => std::fs::create_dir_all(target).unwrap(),
+                Node::File(inode) => std::fs::write(target, &inode.borrow().bytes).unwrap(),
+            }
+        }
+    }
+}
+
+impl DiskFile for MemoryFile {
+    type Buffer = MemoryBuffer;
+    type ReadBuffer = Rc<[u8]>;
+
+    async fn write_rc_at(&self, buffer: Rc<MemoryBuffer>, position: u64) -> DiskResult<()> {
+        yield_once().await;
+        if let Some((suffix, error)) = &self.tree.borrow().fail_writes_of
+            && self.path.ends_with(suffix.as_str())
+        {
+            return Err(error.clone());
+        }
+        let from = usize::try_from(position).unwrap();
+        assert!(from % BLOCK_BYTES == 0 && buffer.0.len() % BLOCK_BYTES == 0);
+        assert!(buffer.0.len() <= commitlog::IO_BYTES_MAX);
+        let mut inode = self.inode.borrow_mut();
+        let to = from + buffer.0.len();
+        if inode.bytes.len() < to {
+            inode.bytes.resize(to, 0);
+        }
+        inode.bytes[from..to].copy_from_slice(&buffer.0);
+        Ok(())
+    }
+
+    async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<Rc<[u8]>> {
+        yield_once().await;
+        let from = usize::try_from(position).unwrap();
+        assert!(from % BLOCK_BYTES == 0 && bytes % BLOCK_BYTES == 0);
+        assert!(bytes <= commitlog::IO_BYTES_MAX);
+        let inode = self.inode.borrow();
+        let piece: Rc<[u8]> =
+            inode.bytes.get(from..inode.bytes.len().min(from + bytes)).unwrap_or_default().into();
+        let mut tree = self.tree.borrow_mut();
+        tree.reads += 1;
+        tree.read_bytes += piece.len() as u64;
+        Ok(piece)
+    }
+
+    async fn data_sync(&self) -> DiskResult<()> {
+        yield_once().await;
+        let mut tree = self.tree.borrow_mut();
+        if let Some(suffix) = &tree.fail_syncs_of
+            && self.path.ends_with(suffix.as_str())
+        {
+            return Err(DiskError::Io { errno: 5 });
+        }
+        tree.syncs += 1;
+        let mut inode = self.inode.borrow_mut();
+        inode.durable = inode.bytes.clone();
+        Ok(())
+    }
+
+    async fn full_sync(&self) -> DiskResult<()> {
+        self.data_sync().await
+    }
+
+    async fn truncate(&self, bytes: u64) -> DiskResult<()> {
+        yield_once().await;
+        self.inode.borrow_mut().bytes.resize(usize::try_from(bytes).unwrap(), 0);
+        Ok(())
+    }
+
+    async fn size(&self) -> DiskResult<u64> {
+        yield_once().await;
+        Ok(self.inode.borrow().bytes.len() as u64)
+    }
+}
+
+impl Disk for MemoryDisk {
+    type Buffer = MemoryBuffer;
+    type ReadBuffer = Rc<[u8]>;
+    type File = MemoryFile;
+
+    fn allocate(&self, bytes: usize) -> MemoryBuffer {
+        // Junk, as a slab gives it: nobody may rely on zeros.
+        MemoryBuffer(vec![0xaa; bytes.next_multiple_of(BLOCK_BYTES)])
+    }
+
+    async fn open(&self, path: &str, mode: OpenMode) -> DiskResult<MemoryFile> {
+        yield_once().await;
+        let mut tree = self.0.borrow_mut();
+        let inode = match (tree.nodes.get(path), mode) {
+            (Some(Node::File(_)), OpenMode::CreateNew) => return Err(DiskError::AlreadyExists),
+            (Some(Node::File(inode)), _) => inode.clone(),
+            (Some(Node::Directory), _) => return Err(DiskError::Denied { errno: 21 }),
+            (None, OpenMode::CreateNew) => {
+                let up = parent(path).to_owned();
+                if !up.is_empty() && !tree.nodes.contains_key(&up) {
+                    return Err(DiskError::NotFound);
+                }
+                let inode = InodeRef::default();
+                tree.nodes.insert(path.to_owned(), Node::File(inode.clone()));
+                inode
+            }
+            (None, _) => return Err(DiskError::NotFound),
+        };
+        Ok(MemoryFile { path: path.to_owned(), inode, tree: self.0.clone() })
+    }
+
+    async fn create_dir(&self, path: &str) -> DiskResult<()> {
+        yield_once().await;
+        let mut tree = self.0.borrow_mut();
+        if tree.nodes.contains_key(path) {
+            return Err(DiskError::AlreadyExists);
+        }
+        tree.nodes.insert(path.to_owned(), Node::Directory);
+        Ok(())
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
+        yield_once().await;
+        let mut tree = self.0.borrow_mut();
+        let moved: Vec<String> = tree
+            .nodes
+            .keys()
+            .filter(|name| *name == from || name.starts_with(&format!("{from}/")))
+            .cloned()
+            .collect();
+        if moved.is_empty() {
+            return Err(DiskError::NotFound);
+        }
+        for name in moved {
+            let node = tree.nodes.remove(&name).unwrap();
+            tree.nodes.insert(format!("{to}{}", &name[from.len()..]), node);
+        }
+        Ok(())
+    }
+
+    async fn remove(&self, path: &str) -> DiskResult<()> {
+        yield_once().await;
+        match self.0.borrow_mut().nodes.remove(path) {
+            Some(Node::File(_)) => Ok(()),
+            Some(Node::Directory) => panic!("{path} is a directory"),
+            None => Err(DiskError::NotFound),
+        }
+    }
+
+    async fn remove_dir(&self, path: &str) -> DiskResult<()> {
+        yield_once().await;
+        assert!(self.names(path).is_empty());
+        self.0.borrow_mut().nodes.remove(path).map(|_| ()).ok_or(DiskError::NotFound)
+    }
+
+    async fn list(&self, path: &str) -> DiskResult<Vec<PathEntry>> {
+        yield_once().await;
+        let tree = self.0.borrow();
+        if !path.is_empty() && !matches!(tree.nodes.get(path), Some(Node::Directory)) {
+            return Err(DiskError::NotFound);
+        }
+        drop(tree);
+        let entry = |name: String| {
+            let full = if path.is_empty() { name.clone() } else { format!("{path}/{name}") };
+            let kind = match self.0.borrow().nodes.get(&full) {
+                Some(Node::File(inode)) => {
+                    EntryKind::File { bytes: inode.borrow().bytes.len() as u64 }
+                }
+                _ => EntryKind::Directory,
+            };
+            PathEntry { name, kind }
+        };
+        Ok(self.names(path).into_iter().map(entry).collect())
+    }
+
+    async fn sync_dir(&self, path: &str) -> DiskResult<()> {
+        yield_once().await;
+        let mut tree = self.0.borrow_mut();
+        let here = |name: &String| parent(name) == path && !name.is_empty();
+        let old: Vec<String> = tree.durable.keys().filter(|name| here(name)).cloned().collect();
+        for name in old {
+            if !tree.nodes.contains_key(&name) {
+                let below = format!("{name}/");
+                tree.durable.retain(|other, _| *other != name && !other.starts_with(&below));
+            }
+        }
+        let now: Vec<(String, Node)> = tree
+            .nodes
+            .iter()
+            .filter(|(name, _)| here(name))
+            .map(|(name, node)| (name.clone(), node.clone()))
+            .collect();
+        for (name, node) in now {
+            // A directory that was renamed here brings what was durable in it.
+            if matches!(node, Node::Directory) && !tree.durable.contains_key(&name) {
+                let below = format!("{name}/");
+                let inside: Vec<(String, Node)> = tree
+                    .nodes
+                    .iter()
+                    .filter(|(other, _)| other.starts_with(&below))
+                    .map(|(other, node)| (other.clone(), node.clone()))
+                    .collect();
+                tree.durable.extend(inside);
+            }
+            tree.durable.insert(name, node);
+        }
+        tree.syncs += 1;
+        Ok(())
+    }
+
+    async fn free_bytes(&self) -> DiskResult<u64> {
+        Ok(u64::MAX)
+    }
+}
+
+async fn yield_once() {
+    futures_lite::future::yield_now().await;
+}
+
+/// Runs spawned tasks in turn, beside the one that is waited for.
+#[derive(Clone, Default)]
+pub struct TestExecutor {
+    spawned: Rc<RefCell<VecDeque<LocalTask>>>,
+}
+
+impl Executor for TestExecutor {
+    fn spawn(&self, _class: TaskClass, task: LocalTask) {
+        self.spawned.borrow_mut().push_back(task);
+    }
+
+    async fn yield_if_needed(&self) {}
+}
+
+impl TestExecutor {
+    /// Runs `main` to its end; tasks that are not done then stay for the next call.
+    pub fn run<T>(&self, main: impl Future<Output = T>) -> T {
+        let mut main = std::pin::pin!(main);
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10_000_000 {
+            if let Poll::Ready(value) = main.as_mut().poll(&mut context) {
+                return value;
+            }
+            self.step(&mut context);
+        }
+        panic!("no progress");
+    }
+
+    /// Runs until no task is left.
+    pub fn settle(&self) {
+        let mut context = Context::from_waker(Waker::noop());
+        for _ in 0..10_000_000 {
+            if self.spawned.borrow().is_empty() {
+                return;
+            }
+            self.step(&mut context);
+        }
+        panic!("tasks never end");
+    }
+
+    /// A crash: no task runs on.
+    pub fn drop_tasks(&self) {
+        self.spawned.borrow_mut().clear();
+    }
+
+    fn step(&self, context: &mut Context<'_>) {
+        let tasks = std::mem::take(&mut *self.spawned.borrow_mut());
+        for mut task in tasks {
+            if task.as_mut().poll(context).is_pending() {
+                self.spawned.borrow_mut().push_back(task);
+            }
+        }
+    }
+}
