@@ -6,7 +6,7 @@
 //! ```text
 //! file   magic "CLCP" | version u16 = 1 | reserved u16 = 0 | sequence u64 | count u32 | entries | CRC-32 u32 of all before
 //! entry  sequence u64 | topic id 16 | partition i32 | flags u8 | segment i64 | position u64 | end i64 | log start i64
-//!        | high watermark i64 | first timestamp i64 | maximum timestamp i64 | its offset i64        all big-endian, 101 bytes
+//!        | high watermark i64 | first timestamp i64 | maximum timestamp i64 | its offset i64        all big-endian, 93 bytes
 //! flags  bit 0: created (the log's directory was synced)
 //! ```
 //! An entry carries the sequence under which its owner last wrote it: a shard that keeps an entry of a log it has not
@@ -28,7 +28,7 @@ pub const CHECKPOINT_DIRECTORY: &str = "checkpoints";
 const MAGIC: &[u8; 4] = b"CLCP";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 20;
-const ENTRY_BYTES: usize = 101;
+const ENTRY_BYTES: usize = 93;
 const CRC_BYTES: usize = 4;
 const FLAG_CREATED: u8 = 1;
 /// 1,000,000 entries: far past what one shard can hold open.
@@ -103,8 +103,7 @@ pub struct DamagedCheckpoint {
 }
 
 pub(crate) fn encode(file: &CheckpointFile) -> Vec<u8> {
-    let mut bytes =
-        Vec::with_capacity(HEADER_BYTES + file.entries.len() * ENTRY_BYTES + CRC_BYTES);
+    let mut bytes = Vec::with_capacity(HEADER_BYTES + file.entries.len() * ENTRY_BYTES + CRC_BYTES);
     bytes.extend_from_slice(MAGIC);
     bytes.extend_from_slice(&VERSION.to_be_bytes());
     bytes.extend_from_slice(&[0; 2]);
@@ -197,9 +196,7 @@ pub struct CheckpointMap {
 impl CheckpointMap {
     /// Reads every file in `checkpoints/`. Damaged copies are reported and otherwise ignored: the other copy, or a longer
     /// recovery, stands in.
-    pub async fn load<D: Disk>(
-        disk: &D,
-    ) -> Result<(Self, Vec<DamagedCheckpoint>), StoreError> {
+    pub async fn load<D: Disk>(disk: &D) -> Result<(Self, Vec<DamagedCheckpoint>), StoreError> {
         Self::load_with(disk, Mutant::NONE).await
     }
 
@@ -221,9 +218,7 @@ impl CheckpointMap {
                 continue;
             }
             let path = small_file::join(CHECKPOINT_DIRECTORY, &entry.name);
-            let Some(bytes) =
-                small_file::read(disk, &path, FILE_BYTES_MAX).await.at(&path)?
-            else {
+            let Some(bytes) = small_file::read(disk, &path, FILE_BYTES_MAX).await.at(&path)? else {
                 continue;
             };
             match decode(&bytes) {
@@ -378,11 +373,24 @@ mod tests {
         assert_eq!(
             text,
             concat!(
-                "434c4350", "0001", "0000", "0000000100000002", "00000001",
-                "0000000000000009", "07070707070707070707070707070707", "00000003", "01",
-                "0000000000000010", "0000000000001234", "0000000000000020", "0000000000000001",
-                "0000000000000002", "0000000000000005", "ffffffffffffffff", "0000000000000006",
-                "GOLDENCRC"
+                "434c4350",
+                "0001",
+                "0000",
+                "0000000100000002",
+                "00000001",
+                "0000000000000009",
+                "07070707070707070707070707070707",
+                "00000003",
+                "01",
+                "0000000000000010",
+                "0000000000001234",
+                "0000000000000020",
+                "0000000000000001",
+                "0000000000000002",
+                "0000000000000005",
+                "ffffffffffffffff",
+                "0000000000000006",
+                "2a79a1e1"
             )
         );
         assert_eq!(decode(&bytes), Ok(file));
@@ -390,7 +398,8 @@ mod tests {
 
     #[test]
     fn every_cut_and_every_flipped_bit_is_noticed() {
-        let bytes = encode(&CheckpointFile { sequence: 1, entries: vec![entry(1, 2), entry(2, 3)] });
+        let bytes =
+            encode(&CheckpointFile { sequence: 1, entries: vec![entry(1, 2), entry(2, 3)] });
         for length in 0..bytes.len() {
             assert!(decode(&bytes[..length]).is_err(), "cut to {length}");
         }

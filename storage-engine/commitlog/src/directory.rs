@@ -165,7 +165,9 @@ fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
     };
     let number = |key: &'static str| {
         let (offset, text) = value(key)?;
-        text.parse::<i32>().map_err(|_| (offset, MetaDamage::Line { key })).map(|number| (offset, number))
+        text.parse::<i32>()
+            .map_err(|_| (offset, MetaDamage::Line { key }))
+            .map(|number| (offset, number))
     };
     let (offset, format) = number("corelog.format.version")?;
     let found = u32::try_from(format).unwrap_or(u32::MAX);
@@ -387,7 +389,7 @@ mod tests {
     }
 
     const GOLDEN: &str = "version=1\ncluster.id=AQEBAQEBAQEBAQEBAQEBAQ\nnode.id=7\n\
-        directory.id=_____________________w\ncorelog.format.version=1\ncorelog.crc32=GOLDENCRC\n";
+        directory.id=_____________________w\ncorelog.format.version=1\ncorelog.crc32=2a090932\n";
 
     #[test]
     fn meta_properties_golden_bytes() {

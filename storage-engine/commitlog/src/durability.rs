@@ -256,10 +256,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
             return Ok(());
         }
         count(&self.counters.syncs, 1);
-        run.file
-            .data_sync()
-            .await
-            .map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
+        run.file.data_sync().await.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
         if run.is_first_of_segment && !self.mutant.lacks(Rule::NoDirectorySync) {
             count(&self.counters.syncs, 1);
             self.disk

@@ -95,13 +95,7 @@ impl<D: Disk> OpenGroup<D> {
     /// Starts where the log ends. `carry` is what the last, partly filled block holds.
     pub(crate) fn new(end: GroupEnd, carry: &[u8], is_first_of_segment: bool) -> Self {
         assert!(carry.len() as u64 == end.position - block_floor(end.position));
-        Self {
-            is_first_of_segment,
-            parts: Vec::new(),
-            data_bytes: 0,
-            carry: carry.to_vec(),
-            end,
-        }
+        Self { is_first_of_segment, parts: Vec::new(), data_bytes: 0, carry: carry.to_vec(), end }
     }
 
     pub(crate) const fn end(&self) -> GroupEnd {
@@ -190,8 +184,8 @@ impl<D: Disk> OpenGroup<D> {
         let mut following = end.offset;
         for mut part in self.parts.into_iter().rev() {
             let data_to = part.end_position();
-            let whole = usize::try_from(block_ceiling(data_to) - part.position)
-                .unwrap_or(part.capacity);
+            let whole =
+                usize::try_from(block_ceiling(data_to) - part.position).unwrap_or(part.capacity);
             part.buffer.truncate(whole);
             part.buffer.as_bytes_mut()[part.filled..].fill(0);
             let buffer = Rc::new(part.buffer);

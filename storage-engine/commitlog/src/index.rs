@@ -99,18 +99,15 @@ impl SegmentIndex {
         &self.offsets
     }
 
-    pub(crate) fn times(&self) -> &[TimeEntry] {
-        &self.times
-    }
-
     pub(crate) fn absolute(&self, relative: u32) -> Offset {
         Offset(self.base.0.saturating_add(i64::from(relative)))
     }
 
     /// The last entry whose batch ends at or before `offset`: last offset and position of that batch.
     pub(crate) fn at_or_before(&self, offset: Offset) -> Option<(Offset, u64)> {
-        let above =
-            self.offsets.partition_point(|entry| self.absolute(entry.relative_last_offset) <= offset);
+        let above = self
+            .offsets
+            .partition_point(|entry| self.absolute(entry.relative_last_offset) <= offset);
         let entry = self.offsets.get(above.checked_sub(1)?)?;
         Some((self.absolute(entry.relative_last_offset), u64::from(entry.position)))
     }
@@ -174,11 +171,12 @@ impl SegmentIndex {
             relative_last_offset: u32::from_be_bytes([o0, o1, o2, o3]),
             position: u32::from_be_bytes([p0, p1, p2, p3]),
         };
-        let time =
-            |&[t0, t1, t2, t3, t4, t5, t6, t7, o0, o1, o2, o3]: &[u8; TIME_ENTRY_BYTES]| TimeEntry {
+        let time = |&[t0, t1, t2, t3, t4, t5, t6, t7, o0, o1, o2, o3]: &[u8; TIME_ENTRY_BYTES]| {
+            TimeEntry {
                 timestamp: Timestamp(i64::from_be_bytes([t0, t1, t2, t3, t4, t5, t6, t7])),
                 relative_last_offset: u32::from_be_bytes([o0, o1, o2, o3]),
-            };
+            }
+        };
         Self {
             base,
             offsets: offsets.iter().map(offset).collect(),
@@ -194,10 +192,10 @@ impl SegmentIndex {
         offsets: &[u8],
         times: &[u8],
     ) -> Result<Self, IndexDamage> {
-        if offsets.len() % OFFSET_ENTRY_BYTES != 0 {
+        if !offsets.len().is_multiple_of(OFFSET_ENTRY_BYTES) {
             return Err(IndexDamage::Length { bytes: offsets.len() });
         }
-        if times.len() % TIME_ENTRY_BYTES != 0 {
+        if !times.len().is_multiple_of(TIME_ENTRY_BYTES) {
             return Err(IndexDamage::Length { bytes: times.len() });
         }
         let index = Self::decode_unchecked(base, offsets, times);

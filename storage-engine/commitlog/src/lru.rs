@@ -24,13 +24,7 @@ pub(crate) struct Lru<K, V> {
 
 impl<K: Ord + Clone, V: Clone> Lru<K, V> {
     pub(crate) fn new(weight_max: usize) -> Self {
-        Self {
-            entries: BTreeMap::new(),
-            order: BTreeMap::new(),
-            weight: 0,
-            weight_max,
-            clock: 0,
-        }
+        Self { entries: BTreeMap::new(), order: BTreeMap::new(), weight: 0, weight_max, clock: 0 }
     }
 
     pub(crate) fn weight(&self) -> usize {

@@ -136,8 +136,6 @@ impl<D: Disk> ReadCache<D> {
             segment: SegmentKey { log, segment: Offset(segment) },
             first_offset: Offset(offset),
         };
-        self.extents
-            .borrow_mut()
-            .remove_range(key(i64::MIN, i64::MIN)..=key(i64::MAX, i64::MAX));
+        self.extents.borrow_mut().remove_range(key(i64::MIN, i64::MIN)..=key(i64::MAX, i64::MAX));
     }
 }

@@ -257,9 +257,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let Ok(index) = at else {
             if entry.position > 0 || (listing.logs.is_empty() && entry.end > entry.log_start) {
                 let name = segment_name(entry.segment, Suffix::Log);
-                return Err(OpenError::Missing {
-                    path: small_file::join(self.directory, &name),
-                });
+                return Err(OpenError::Missing { path: small_file::join(self.directory, &name) });
             }
             return Ok(self.plan_rolled(listing, &entry));
         };
@@ -361,7 +359,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         end: GroupEnd,
     ) -> Result<Option<TailChunk<D>>, OpenError> {
         let has_file = segments.last().is_some_and(|segment| segment.has_file);
-        if !has_file || end.position % BLOCK_BYTES as u64 == 0 {
+        if !has_file || end.position.is_multiple_of(BLOCK_BYTES as u64) {
             return Ok(None);
         }
         let path = self.log_path(end.segment);

@@ -212,8 +212,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         let disk = &self.0.shared.disk;
         let taken = disk.list(DELETED_DIRECTORY).await.at(DELETED_DIRECTORY)?;
         let wanted = format!("{}-{}", log_id.topic_id, log_id.partition);
-        let target =
-            small_file::join(DELETED_DIRECTORY, &directory::free_name(&taken, &wanted));
+        let target = small_file::join(DELETED_DIRECTORY, &directory::free_name(&taken, &wanted));
         self.0.shared.forget_log(inner.key);
         disk.rename(&inner.directory, &target).await.at(&inner.directory)?;
         disk.sync_dir(DELETED_DIRECTORY).await.at(DELETED_DIRECTORY)?;
@@ -453,12 +452,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
     }
 
     /// Makes an empty log's directory; lasting on return.
-    async fn create(
-        &self,
-        place: &Place,
-        path: &str,
-        topic_id: TopicId,
-    ) -> Result<(), StoreError> {
+    async fn create(&self, place: &Place, path: &str, topic_id: TopicId) -> Result<(), StoreError> {
         let disk = &self.shared.disk;
         small_file::ensure_directory(disk, place.parent, &place.name).await.at(path)?;
         if place.has_metadata {

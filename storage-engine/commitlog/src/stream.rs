@@ -275,5 +275,5 @@ impl<D: Disk> SegmentStream<D> {
     }
 }
 
-const _: () = assert!(WINDOW_BYTES % BLOCK_BYTES == 0);
+const _: () = assert!(WINDOW_BYTES.is_multiple_of(BLOCK_BYTES));
 const _: () = assert!(STEP_BYTES <= WINDOW_BYTES);

@@ -436,8 +436,9 @@ impl<D: Disk> TailCache<D> {
             let mut order = self.order.borrow_mut();
             for chunk in added {
                 assert!(chunk.charged > 0);
-                assert!(chunks.back().is_none_or(|last| last.segment != chunk.segment
-                    || last.data_to == chunk.data_from));
+                assert!(chunks.back().is_none_or(
+                    |last| last.segment != chunk.segment || last.data_to == chunk.data_from
+                ));
                 self.charged.set(self.charged.get() + chunk.charged);
                 chunks.push_back(chunk);
                 order.push_back(Rc::downgrade(tail));
@@ -451,7 +452,8 @@ impl<D: Disk> TailCache<D> {
         let mut order = self.order.borrow_mut();
         while self.charged.get() > self.bytes_max {
             let Some(oldest) = order.front() else { return };
-            let release = oldest.upgrade().map_or(Release::Nothing, |tail| tail.release(&self.disk));
+            let release =
+                oldest.upgrade().map_or(Release::Nothing, |tail| tail.release(&self.disk));
             match release {
                 Release::InFlight => return,
                 Release::Freed | Release::Nothing => drop(order.pop_front()),

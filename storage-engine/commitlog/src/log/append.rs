@@ -147,7 +147,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let is_first = !state.active().has_file;
         state.active_mut().has_file = true;
         let new = |carry: &[u8]| OpenGroup::new(end, carry, is_first);
-        let group = if end.position % BLOCK_BYTES as u64 == 0 {
+        let group = if end.position.is_multiple_of(BLOCK_BYTES as u64) {
             new(&[])
         } else if let Some(open) = state.groups.back() {
             open.with_carry(new)
@@ -160,12 +160,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 
 impl<D: Disk> LogState<D> {
     /// LG-1: by size, by age, by offsets, by index entries. An empty segment is never rolled.
-    fn must_roll(
-        &self,
-        header: &BatchHeader,
-        now: Timestamp,
-        options: LogOptions,
-    ) -> bool {
+    fn must_roll(&self, header: &BatchHeader, now: Timestamp, options: LogOptions) -> bool {
         let segment = self.active();
         if segment.bytes == 0 {
             return false;

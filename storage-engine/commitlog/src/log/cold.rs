@@ -24,7 +24,7 @@ const TRANSFERS_MAX: usize = 4;
 /// A batch above this is only loaded if its length is borne out by what follows it.
 const UNQUESTIONED_BYTES: u64 = IO_BYTES_MAX as u64;
 
-const _: () = assert!(TRANSFER_BYTES as usize * TRANSFERS_MAX == IO_BYTES_MAX);
+const _: () = assert!(TRANSFER_BYTES * TRANSFERS_MAX as u64 == IO_BYTES_MAX as u64);
 
 /// Where to load from, and what is known of the batch there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,18 +99,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     }
 
     /// Loads whole batches from `from` on into the read cache.
-    pub(crate) async fn load(
-        &self,
-        readable: Readable,
-        from: LoadFrom,
-    ) -> DiskResult<Loaded<D>> {
+    pub(crate) async fn load(&self, readable: Readable, from: LoadFrom) -> DiskResult<Loaded<D>> {
         let wanted = from.bytes_wanted.clamp(TRANSFER_BYTES, IO_BYTES_MAX as u64);
-        let mut pieces = Pieces {
-            position: from.position,
-            bytes: 0,
-            slices: Vec::new(),
-            memory_bytes: 0,
-        };
+        let mut pieces =
+            Pieces { position: from.position, bytes: 0, slices: Vec::new(), memory_bytes: 0 };
         self.fetch(readable, &mut pieces, from.position + wanted).await?;
         if let Some(Some(header)) = pieces.header_at(from.position) {
             let end = from.position + header.total_bytes() as u64;
@@ -153,20 +145,14 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if header.total_bytes() as u64 <= UNQUESTIONED_BYTES || end == readable.bytes {
             return Ok(true);
         }
-        let mut follower =
-            Pieces { position: end, bytes: 0, slices: Vec::new(), memory_bytes: 0 };
+        let mut follower = Pieces { position: end, bytes: 0, slices: Vec::new(), memory_bytes: 0 };
         self.fetch(readable, &mut follower, end + HEADER_BYTES as u64).await?;
         let next = follower.header_at(end).flatten();
         Ok(next.is_some_and(|next| next.base_offset == header.next_offset()))
     }
 
     /// Appends bytes to `pieces` up to `to` at least, the end of what is readable at most.
-    async fn fetch(
-        &self,
-        readable: Readable,
-        pieces: &mut Pieces<D>,
-        to: u64,
-    ) -> DiskResult<()> {
+    async fn fetch(&self, readable: Readable, pieces: &mut Pieces<D>, to: u64) -> DiskResult<()> {
         let to = to.min(readable.bytes);
         let (cached_from, cached) = self.tail.suffix(readable.base, pieces.end()..readable.bytes);
         let disk_to = to.min(cached_from);
@@ -275,7 +261,9 @@ fn epoch_is_credible(
         return true;
     }
     match (before, after) {
-        (_, Some(after)) => epochs.epoch_at(after.base_offset) != Some(after.partition_leader_epoch),
+        (_, Some(after)) => {
+            epochs.epoch_at(after.base_offset) != Some(after.partition_leader_epoch)
+        }
         (Some(before), None) => before != by_table,
         (None, None) => false,
     }

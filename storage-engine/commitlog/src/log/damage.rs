@@ -72,9 +72,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     /// Known damage that starts at `position`.
     pub(crate) fn damage_at(&self, segment: Offset, position: u64) -> Option<Damage> {
         let state = self.state.borrow();
-        let at = |damage: &&Damage| {
-            damage.segment == segment && damage.positions.start == position
-        };
+        let at = |damage: &&Damage| damage.segment == segment && damage.positions.start == position;
         state.damage.iter().find(at).cloned()
     }
 

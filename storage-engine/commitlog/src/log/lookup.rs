@@ -72,12 +72,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             return None;
         }
         Some(match memory.builder.index().at_or_before(offset) {
-            Some((last_offset, position)) => Start {
-                position,
-                base_offset: None,
-                last_offset: Some(last_offset),
-                origin: None,
-            },
+            Some((last_offset, position)) => {
+                Start { position, base_offset: None, last_offset: Some(last_offset), origin: None }
+            }
             None => Start::exact(memory.from_position, memory.from_offset),
         })
     }
@@ -146,17 +143,19 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Work { inner: self, key }
     }
 
-    pub(crate) fn hold(&self, key: IndexKey, index: SegmentIndex, origin: IndexOrigin) -> Rc<HeldIndex> {
+    pub(crate) fn hold(
+        &self,
+        key: IndexKey,
+        index: SegmentIndex,
+        origin: IndexOrigin,
+    ) -> Rc<HeldIndex> {
         let weight = index.weight();
         let held = Rc::new(HeldIndex { index, origin });
         self.shared.indexes.borrow_mut().insert(key, held.clone(), weight);
         held
     }
 
-    async fn load_index(
-        &self,
-        indexed: Readable,
-    ) -> DiskResult<Result<SegmentIndex, IndexDamage>> {
+    async fn load_index(&self, indexed: Readable) -> DiskResult<Result<SegmentIndex, IndexDamage>> {
         if indexed.bytes == 0 {
             return Ok(Ok(SegmentIndex::new(indexed.base)));
         }

@@ -90,10 +90,7 @@ impl<D: Disk, E: Executor> Log<D, E> {
 
     /// Reads whole batches if all of them are in memory; `None` if the disk is needed.
     #[must_use]
-    pub fn try_read_hot(
-        &self,
-        request: &ReadRequest,
-    ) -> Option<Result<ReadBatches<D>, ReadError>> {
+    pub fn try_read_hot(&self, request: &ReadRequest) -> Option<Result<ReadBatches<D>, ReadError>> {
         let ends = self.0.ends.get();
         let asked = request.from;
         if asked < ends.log_start() {
@@ -154,11 +151,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             if start.position >= readable.bytes {
                 return Err(self.ends_early(readable, offset, start));
             }
-            let from = LoadFrom {
-                position: start.position,
-                base_offset: start.base_offset,
-                bytes_wanted,
-            };
+            let from =
+                LoadFrom { position: start.position, base_offset: start.base_offset, bytes_wanted };
             let step = match self.load(readable, from).await? {
                 Loaded::Extent(extent) => self.judge_extent(&start, offset, &extent, begun),
                 Loaded::Bad => self.judge_bad(readable, start).await?,

@@ -197,16 +197,12 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     }
 
     /// A snapshot that is not at a segment's base has no use once there is a newer one.
-    async fn remove_snapshot_within_segment(
-        &self,
-        at: Option<Offset>,
-    ) -> Result<(), StoreError> {
+    async fn remove_snapshot_within_segment(&self, at: Option<Offset>) -> Result<(), StoreError> {
         let Some(at) = at else { return Ok(()) };
         if self.state.borrow().segment(at).is_some() {
             return Ok(());
         }
-        let path =
-            small_file::join(&self.directory, &segment_name(at, Suffix::Snapshot));
+        let path = small_file::join(&self.directory, &segment_name(at, Suffix::Snapshot));
         match self.shared.disk.remove(&path).await {
             Ok(()) | Err(crate::disk::DiskError::NotFound) => Ok(()),
             Err(error) => Err(error).at(&path),

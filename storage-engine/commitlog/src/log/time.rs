@@ -1,9 +1,29 @@
 //! Finding records by time (LO-2).
 //!
-//! Owns the look-up of the first record at or after a timestamp, exact inside a compressed batch, and of the record with the
-//! largest timestamp.
+//! Owns the look-up of the first record at or after a timestamp, exact inside a compressed batch, and of the first record
+//! with the largest timestamp. A time index only says where not to look, and only after its entry was seen in its batch;
+//! the answer comes from records. Damage on the way is passed over: it was reported when it was found.
 
-use record::{LeaderEpoch, Offset, Timestamp};
+use std::rc::Rc;
+
+use record::batch::HEADER_BYTES;
+use record::{BatchHeader, Codec, LeaderEpoch, Offset, Records, Timestamp, Workspace, decompress};
+
+use crate::disk::Disk;
+use crate::error::ReadError;
+use crate::executor::Executor;
+use crate::index::{IndexDamage, MaxTimestamp};
+use crate::log::damage::Readable;
+use crate::log::segment::SegmentMax;
+use crate::log::{Log, LogInner};
+use crate::mutant::Rule;
+use crate::read_cache::{Extent, copy_out, cut};
+use crate::shared::IndexOrigin;
+
+/// A stretch of log looked through at once.
+const STRETCH_BYTES: u64 = 1 << 20;
+/// Bound on the records of one batch, decompressed; memory follows what really comes out.
+const RECORDS_BYTES_MAX: usize = 1 << 30;
 
 /// A record found by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,4 +34,328 @@ pub struct TimestampedOffset {
     pub offset: Offset,
     /// Leader epoch of its batch.
     pub leader_epoch: LeaderEpoch,
+}
+
+/// Offsets that may be answered.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    log_start: Offset,
+    end: Offset,
+}
+
+impl<D: Disk, E: Executor> Log<D, E> {
+    /// The first record, by offset, whose timestamp is `target` or later.
+    ///
+    /// Order   only offsets from the log start up to `end` (exclusive); `None` if no such record is there.
+    pub async fn offset_for_timestamp(
+        &self,
+        target: Timestamp,
+        end: Offset,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let inner = &self.0;
+        let _busy = inner.busy();
+        let bounds = inner.bounds(end);
+        for base in inner.segments_within(bounds) {
+            let Some(readable) = inner.readable(base) else { continue };
+            let max = inner.max_timestamp(readable).await?;
+            if max.is_none_or(|max| max.timestamp < target) {
+                continue;
+            }
+            if let Some(found) = inner.first_since(readable, target, bounds).await? {
+                return Ok((found.offset < bounds.end).then_some(found));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The first record, by offset, that has the largest timestamp below `end`.
+    pub async fn offset_of_max_timestamp(
+        &self,
+        end: Offset,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let inner = &self.0;
+        let _busy = inner.busy();
+        let bounds = inner.bounds(end);
+        let mut best: Option<(Readable, MaxTimestamp)> = None;
+        for base in inner.segments_within(bounds) {
+            let Some(readable) = inner.readable(base) else { continue };
+            if let Some(max) = inner.max_timestamp_within(readable, bounds).await?
+                && best.is_none_or(|(_, best)| best.timestamp < max.timestamp)
+            {
+                best = Some((readable, max));
+            }
+        }
+        let Some((readable, max)) = best else { return Ok(None) };
+        inner.first_at(readable, max, bounds).await
+    }
+}
+
+impl<D: Disk, E: Executor> LogInner<D, E> {
+    fn bounds(&self, end: Offset) -> Bounds {
+        let ends = self.ends.get();
+        Bounds { log_start: ends.log_start(), end: end.min(ends.written()) }
+    }
+
+    fn segments_within(&self, bounds: Bounds) -> Vec<Offset> {
+        let state = self.state.borrow();
+        let within = state
+            .segments
+            .iter()
+            .filter(|segment| segment.end > bounds.log_start && segment.base < bounds.end);
+        within.map(|segment| segment.base).collect()
+    }
+
+    /// The largest timestamp of a segment, certain: of its batches, not of its index.
+    async fn max_timestamp(&self, readable: Readable) -> Result<Option<MaxTimestamp>, ReadError> {
+        loop {
+            let known = {
+                let state = self.state.borrow();
+                let segment = state.segment(readable.base);
+                segment.map(|segment| match (&segment.memory, segment.max) {
+                    (Some(memory), _) => SegmentMax::Known(memory.builder.max()),
+                    (None, max) => max,
+                })
+            };
+            if let Some(SegmentMax::Known(max)) = known {
+                return Ok(max);
+            }
+            let held = self.index(readable).await?;
+            if held.origin == IndexOrigin::Built {
+                let max = held.index.latest_below(readable.end);
+                self.note_max(readable.base, max);
+                return Ok(max);
+            }
+            let Some(last) = held.index.latest_below(readable.end) else {
+                self.rebuild_index(readable, IndexDamage::Gap { position: 0 }).await?;
+                continue;
+            };
+            if self.shared.mutant.lacks(Rule::IndexTrustedWithoutCheck)
+                || self.is_max(readable, last).await?
+            {
+                self.note_max(readable.base, Some(last));
+                return Ok(Some(last));
+            }
+            self.rebuild_index(readable, IndexDamage::Mismatch { index: 0 }).await?;
+        }
+    }
+
+    fn note_max(&self, base: Offset, max: Option<MaxTimestamp>) {
+        if let Some(segment) = self.state.borrow_mut().segment_mut(base) {
+            segment.max = SegmentMax::Known(max);
+        }
+    }
+
+    /// Whether the batch says what the entry says, and no later batch of the segment says more.
+    async fn is_max(&self, readable: Readable, entry: MaxTimestamp) -> Result<bool, ReadError> {
+        let mut offset = entry.last_offset;
+        let mut is_first = true;
+        while let Some(stretch) = self.stretch(readable, offset, readable.end).await? {
+            for (_, header) in &stretch.headers {
+                if header.last_offset() < entry.last_offset {
+                    continue;
+                }
+                let agrees = if is_first {
+                    header.last_offset() == entry.last_offset
+                        && header.max_timestamp == entry.timestamp
+                } else {
+                    header.max_timestamp <= entry.timestamp
+                };
+                if !agrees {
+                    return Ok(false);
+                }
+                is_first = false;
+            }
+            offset = stretch.extent.next_offset;
+        }
+        Ok(!is_first)
+    }
+
+    /// The first record of a segment at or after `target` and not below the log start. It may lie past the end.
+    async fn first_since(
+        &self,
+        readable: Readable,
+        target: Timestamp,
+        bounds: Bounds,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let begin = self.not_before(readable, target).await?.max(bounds.log_start);
+        let mut offset = begin.max(readable.base);
+        while let Some(stretch) = self.stretch(readable, offset, bounds.end).await? {
+            for (position, header) in &stretch.headers {
+                if header.max_timestamp < target || header.last_offset() < bounds.log_start {
+                    continue;
+                }
+                let wanted = |at: Offset, timestamp: Timestamp| {
+                    timestamp >= target && at >= bounds.log_start
+                };
+                if let Some(found) = find_record(&stretch.extent, *position, header, wanted)? {
+                    return Ok(Some(found));
+                }
+            }
+            offset = stretch.extent.next_offset;
+        }
+        Ok(None)
+    }
+
+    /// An offset up to which no record is as late as `target`.
+    async fn not_before(&self, readable: Readable, target: Timestamp) -> Result<Offset, ReadError> {
+        {
+            let state = self.state.borrow();
+            let memory = state.segment(readable.base).and_then(|segment| segment.memory.as_ref());
+            if let Some(memory) = memory {
+                if let Some(entry) = memory.builder.index().older_than(target) {
+                    return Ok(entry.last_offset);
+                }
+                if memory.from_position == 0 {
+                    return Ok(readable.base);
+                }
+            }
+        }
+        loop {
+            let held = self.index(readable).await?;
+            let Some(entry) = held.index.older_than(target) else { return Ok(readable.base) };
+            let is_trusted = held.origin == IndexOrigin::Built
+                || self.shared.mutant.lacks(Rule::IndexTrustedWithoutCheck);
+            if is_trusted || self.bears_out(readable, entry).await? {
+                return Ok(entry.last_offset);
+            }
+            self.rebuild_index(readable, IndexDamage::Mismatch { index: 0 }).await?;
+        }
+    }
+
+    /// Whether the batch that an entry names has its timestamp.
+    async fn bears_out(&self, readable: Readable, entry: MaxTimestamp) -> Result<bool, ReadError> {
+        let Some(stretch) = self.stretch(readable, entry.last_offset, readable.end).await? else {
+            return Ok(false);
+        };
+        Ok(stretch.headers.iter().any(|(_, header)| {
+            header.last_offset() == entry.last_offset && header.max_timestamp == entry.timestamp
+        }))
+    }
+
+    /// The largest timestamp of the part of a segment that lies within the bounds.
+    async fn max_timestamp_within(
+        &self,
+        readable: Readable,
+        bounds: Bounds,
+    ) -> Result<Option<MaxTimestamp>, ReadError> {
+        match self.max_timestamp(readable).await? {
+            None => return Ok(None),
+            Some(max) if max.last_offset < bounds.end && max.last_offset >= bounds.log_start => {
+                return Ok(Some(max));
+            }
+            Some(_) => {}
+        }
+        let mut max: Option<MaxTimestamp> = None;
+        let mut offset = readable.base.max(bounds.log_start);
+        while let Some(stretch) = self.stretch(readable, offset, bounds.end).await? {
+            for (_, header) in &stretch.headers {
+                let known = max.map_or(Timestamp::NONE, |max| max.timestamp);
+                if header.max_timestamp > known && header.last_offset() < bounds.end {
+                    let (timestamp, last_offset) = (header.max_timestamp, header.last_offset());
+                    max = Some(MaxTimestamp { timestamp, last_offset });
+                }
+            }
+            offset = stretch.extent.next_offset;
+        }
+        Ok(max)
+    }
+
+    /// The first record with exactly the largest timestamp, in the batch that is said to hold it.
+    async fn first_at(
+        &self,
+        readable: Readable,
+        max: MaxTimestamp,
+        bounds: Bounds,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let Some(stretch) = self.stretch(readable, max.last_offset, readable.end).await? else {
+            return Ok(None);
+        };
+        let holds = |header: &BatchHeader| header.last_offset() == max.last_offset;
+        let Some((position, header)) = stretch.headers.iter().find(|(_, header)| holds(header))
+        else {
+            return Ok(None);
+        };
+        let wanted =
+            |at: Offset, timestamp: Timestamp| timestamp == max.timestamp && at >= bounds.log_start;
+        find_record(&stretch.extent, *position, header, wanted)
+    }
+
+    /// Checked batches from the one that holds `offset` on; `None` at `end` or the segment's.
+    async fn stretch(
+        &self,
+        readable: Readable,
+        offset: Offset,
+        end: Offset,
+    ) -> Result<Option<Stretch<D>>, ReadError> {
+        let mut offset = offset;
+        let end = end.min(readable.end);
+        while offset < end {
+            match self.extent_for(readable, offset, STRETCH_BYTES).await {
+                Ok(extent) => {
+                    let headers = headers_of(&extent, offset, end);
+                    return Ok(Some(Stretch { extent, headers }));
+                }
+                Err(ReadError::Damaged { range }) => offset = range.end,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Some batches, and their headers by position.
+struct Stretch<D: Disk> {
+    extent: Rc<Extent<D>>,
+    headers: Vec<(u64, BatchHeader)>,
+}
+
+fn headers_of<D: Disk>(extent: &Extent<D>, from: Offset, end: Offset) -> Vec<(u64, BatchHeader)> {
+    let mut headers = Vec::new();
+    let mut position = extent.position;
+    while position < extent.end_position {
+        let mut head = [0; HEADER_BYTES];
+        copy_out(&extent.pieces, position - extent.position, &mut head);
+        // Batches in an extent were checked when they entered it.
+        let Ok(header) = BatchHeader::parse(&head) else { break };
+        if header.base_offset >= end {
+            break;
+        }
+        if header.last_offset() >= from {
+            headers.push((position, header));
+        }
+        position += header.total_bytes() as u64;
+    }
+    headers
+}
+
+/// The first record of a batch that is wanted.
+fn find_record<D: Disk>(
+    extent: &Extent<D>,
+    position: u64,
+    header: &BatchHeader,
+    wanted: impl Fn(Offset, Timestamp) -> bool,
+) -> Result<Option<TimestampedOffset>, ReadError> {
+    // Right by its checksum and still no records: refused like any other damage.
+    let damaged = || ReadError::Damaged { range: header.base_offset..header.next_offset() };
+    let from = position - extent.position + HEADER_BYTES as u64;
+    let bytes = (header.total_bytes() - HEADER_BYTES) as u64;
+    let mut records = Vec::with_capacity(header.total_bytes() - HEADER_BYTES);
+    for slice in cut(&extent.pieces, from, bytes) {
+        records.extend_from_slice(&slice);
+    }
+    let codec = header.codec().map_err(|_| damaged())?;
+    if codec != Codec::None {
+        let mut workspace = Workspace::new();
+        records = decompress(codec, &records, RECORDS_BYTES_MAX, &mut workspace)
+            .map_err(|_| damaged())?;
+    }
+    for record in Records::new(header, &records) {
+        let record = record.map_err(|_| damaged())?;
+        let (offset, timestamp) = (record.offset(header), record.timestamp(header));
+        if wanted(offset, timestamp) {
+            let leader_epoch = header.partition_leader_epoch;
+            return Ok(Some(TimestampedOffset { timestamp, offset, leader_epoch }));
+        }
+    }
+    Ok(None)
 }

@@ -113,11 +113,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     }
 
     /// A later segment that does not follow: removed if it is empty or zeros, else moved to `stray/`.
-    async fn set_aside(
-        &self,
-        log: LogFile,
-        report: &mut RecoveryReport,
-    ) -> Result<(), OpenError> {
+    async fn set_aside(&self, log: LogFile, report: &mut RecoveryReport) -> Result<(), OpenError> {
         let path = self.log_path(log.base);
         let disk = &self.shared.disk;
         let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;

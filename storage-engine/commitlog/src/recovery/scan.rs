@@ -64,8 +64,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             let is_first = scanned.segments.is_empty();
             let follows = log.base == scanned.end.offset || (is_first && plan.position > 0);
             if !follows {
-                let bad =
-                    BadBatch::Offset { found: log.base, expected: scanned.end.offset };
+                let bad = BadBatch::Offset { found: log.base, expected: scanned.end.offset };
                 scanned.reason = Some(CutReason::Bad(bad));
                 break;
             }
@@ -138,8 +137,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         if self.shared.mutant.lacks(Rule::AppendAfterGap) && reason == Some(CutReason::ZeroTail) {
             position = block_ceiling(position);
         }
-        let memory =
-            Memory { from_position: from.position, from_offset: from.offset, builder };
+        let memory = Memory { from_position: from.position, from_offset: from.offset, builder };
         let segment = Segment {
             end: offset,
             bytes: position,
@@ -159,9 +157,8 @@ fn in_order(found: FoundBatch, expected: Offset) -> Result<Option<BatchHeader>, 
         FoundBatch::ZeroTail => Err(CutReason::ZeroTail),
         FoundBatch::Bad(bad) => Err(CutReason::Bad(bad)),
         FoundBatch::Batch(header) if header.base_offset == expected => Ok(Some(header)),
-        FoundBatch::Batch(header) => Err(CutReason::Bad(BadBatch::Offset {
-            found: header.base_offset,
-            expected,
-        })),
+        FoundBatch::Batch(header) => {
+            Err(CutReason::Bad(BadBatch::Offset { found: header.base_offset, expected }))
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! Owns no faults but the simplest crash (everything unsynced is gone). The seeded disk with every fault lives in
 //! `tools/sim`, above this crate.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+
+pub mod world;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -26,7 +27,7 @@ impl AlignedBuffer for MemoryBuffer {
         &mut self.0
     }
     fn truncate(&mut self, bytes: usize) {
-        assert!(bytes % BLOCK_BYTES == 0);
+        assert!(bytes.is_multiple_of(BLOCK_BYTES));
         self.0.truncate(bytes);
     }
 }
@@ -160,7 +161,7 @@ impl DiskFile for MemoryFile {
             return Err(error.clone());
         }
         let from = usize::try_from(position).unwrap();
-        assert!(from % BLOCK_BYTES == 0 && buffer.0.len() % BLOCK_BYTES == 0);
+        assert!(from % BLOCK_BYTES == 0 && buffer.0.len().is_multiple_of(BLOCK_BYTES));
         assert!(buffer.0.len() <= commitlog::IO_BYTES_MAX);
         let mut inode = self.inode.borrow_mut();
         let to = from + buffer.0.len();
@@ -174,7 +175,7 @@ impl DiskFile for MemoryFile {
     async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<Rc<[u8]>> {
         yield_once().await;
         let from = usize::try_from(position).unwrap();
-        assert!(from % BLOCK_BYTES == 0 && bytes % BLOCK_BYTES == 0);
+        assert!(from % BLOCK_BYTES == 0 && bytes.is_multiple_of(BLOCK_BYTES));
         assert!(bytes <= commitlog::IO_BYTES_MAX);
         let inode = self.inode.borrow();
         let piece: Rc<[u8]> =

@@ -1,0 +1,10 @@
+//! The log on a disk in memory: one behaviour a file. Faults that need a seed are in `tools/sim`.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test that meets the unexpected should fail there; its numbers are small"
+)]
+
+mod append_and_read;
+mod support;
