@@ -3,6 +3,8 @@
 //!
 //! It never names a runtime, a clock or a socket type: `node` and the simulator bring those.
 
+pub mod config;
+pub mod metrics;
 pub mod platform;
 
 pub use platform::Platform;

@@ -1,0 +1,293 @@
+//! The node's configuration: one schema, four sources, every error at once.
+//!
+//! Owns the options ([`OPTIONS`]), their sources and their order, and the typed [`Config`] that the rest reads. It never falls
+//! back on a default in silence: a key, type or value that is wrong refuses the start, with its place, its bound and the
+//! nearest known key.
+//!
+//! ```text
+//! --set and flags ► environment CORELOG_… ► file (TOML) ► default                   the first that is set holds
+//! ```
+
+pub mod docs;
+mod error;
+mod file;
+mod kafka;
+mod listeners;
+mod schema;
+mod sources;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{BrokerConfig, BrokerConfigs, CreateDefaults, Deletion, parse_boolean};
+use record::NodeId;
+
+pub use error::{ConfigError, ConfigErrors, Place};
+pub use kafka::{KAFKA_BROKER_CONFIGS, KafkaBrokerConfig};
+pub use listeners::{AdvertisedHost, ListenerConfig};
+pub use schema::{ConfigOption, OPTIONS, Unit, environment_name, option};
+pub use sources::{CONFIG_FILE_BYTES_MAX, ENVIRONMENT_RESERVED, Sources};
+
+use listeners::resolve_listeners;
+use sources::{Settings, collect};
+
+/// How many data cores a node runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shards {
+    /// One for each CPU of the affinity mask.
+    Auto,
+    /// This many.
+    Count(u16),
+}
+
+/// Free space below which produce requests are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskFloor {
+    /// The larger of 256 MiB and 2 % of the disk.
+    Auto,
+    /// This many bytes; 0 for none.
+    Bytes(u64),
+}
+
+impl DiskFloor {
+    /// The floor on a disk of that size.
+    #[must_use]
+    pub fn bytes(self, disk_bytes: u64) -> u64 {
+        const FLOOR_BYTES_MIN: u64 = 256 << 20;
+        match self {
+            Self::Auto => (disk_bytes / 50).max(FLOOR_BYTES_MIN),
+            Self::Bytes(bytes) => bytes,
+        }
+    }
+}
+
+/// The value of one option and where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// As text; `None` where an option has no value.
+    pub value: Option<String>,
+    /// Who set it.
+    pub place: Place,
+}
+
+/// Everything that was configured, checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// `node.id`.
+    pub node_id: NodeId,
+    /// `data.dir`.
+    pub data_dir: PathBuf,
+    /// `shards`.
+    pub shards: Shards,
+    /// `listeners`, one at least.
+    pub listeners: Vec<ListenerConfig>,
+    /// `peer.listen`.
+    pub peer_listen: SocketAddr,
+    /// `admin.listen`; `None` for no admin server.
+    pub admin_listen: Option<SocketAddr>,
+    /// `broker.rack`.
+    pub rack: Option<String>,
+    /// `disk.floor.bytes`.
+    pub disk_floor: DiskFloor,
+    /// `socket.request.max.bytes`.
+    pub request_bytes_max: u32,
+    /// `max.connections`.
+    pub connections_max: u32,
+    /// `connections.max.idle.ms`.
+    pub connection_idle_max: Duration,
+    /// `fetch.max.bytes`.
+    pub fetch_bytes_max: u32,
+    /// `tail.cache.bytes`, a data core.
+    pub tail_cache_bytes: usize,
+    /// `read.cache.bytes`, a data core.
+    pub read_cache_bytes: usize,
+    /// `log.open.files.max`; `None` for half of what the process may open.
+    pub open_files_max: Option<u32>,
+    /// `io.memory.bytes`, a data core.
+    pub io_memory_bytes: usize,
+    /// `io.free.list.bytes`, a data core.
+    pub io_free_list_bytes: usize,
+    /// `io.ring.depth`, a data core.
+    pub io_ring_depth: usize,
+    /// `io.spin.us`.
+    pub io_spin: Duration,
+    /// `producer.id.expiration.ms`.
+    pub producer_id_expiration_ms: i64,
+    /// `producer.state.count.max`, a partition.
+    pub producer_count_max: usize,
+    /// `num.partitions`, `default.replication.factor` and `partitions.max`.
+    pub create_defaults: CreateDefaults,
+    /// `auto.create.topics.enable`.
+    pub auto_create_topics: bool,
+    /// `delete.topic.enable`.
+    pub topic_deletion: Deletion,
+    /// `shutdown.timeout.ms`.
+    pub shutdown_timeout: Duration,
+    /// `trace.filter`.
+    pub trace_filter: String,
+    /// What is allowed but probably not meant; to be logged at the start.
+    pub warnings: Vec<String>,
+    /// Every option with its value and place.
+    pub settings: BTreeMap<&'static str, Setting>,
+}
+
+impl Config {
+    /// Reads and checks everything; all that is wrong comes back at once.
+    pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
+        let mut errors = Vec::new();
+        let collected = collect(sources, &mut errors);
+        let mut warnings = Vec::new();
+        let listeners = resolve_listeners(&collected, &mut errors, &mut warnings);
+        let reader = SettingReader { settings: &collected.settings };
+        let peer_listen = reader.address("peer.listen", &mut errors);
+        let admin_listen = reader.address("admin.listen", &mut errors);
+        reader.check_roles(&mut errors);
+        if !errors.is_empty() {
+            return Err(ConfigErrors::new(errors));
+        }
+        Ok(reader.config(listeners, peer_listen, admin_listen, warnings))
+    }
+
+    /// The options as DescribeConfigs and the topics' defaults see them: ours, and Kafka's where we have none of our own.
+    #[must_use]
+    pub fn broker_configs(&self) -> BrokerConfigs {
+        let mut configs = BrokerConfigs::new();
+        for row in &KAFKA_BROKER_CONFIGS {
+            let config = BrokerConfig {
+                kind: row.kind,
+                default: row.default.map(Arc::from),
+                set: None,
+                is_dynamic: row.is_dynamic,
+                doc: "Kafka's option; Corelog has no use for it.",
+            };
+            configs.insert(row.name, config);
+        }
+        for option in &OPTIONS {
+            let setting = self.settings.get(option.key);
+            let set = setting.filter(|setting| setting.place != Place::Default);
+            let config = BrokerConfig {
+                kind: option.kind,
+                default: option.default.map(Arc::from),
+                set: set.and_then(|setting| setting.value.as_deref()).map(Arc::from),
+                is_dynamic: option.is_dynamic,
+                doc: option.doc,
+            };
+            // Every alias is a name of Kafka's, and tools ask for it.
+            for name in option.aliases {
+                configs.insert(name, config.clone());
+            }
+            configs.insert(option.key, config);
+        }
+        configs
+    }
+}
+
+/// Reads what [`collect`] has checked: every option is there, and every value is of its type and within its bound.
+struct SettingReader<'a> {
+    settings: &'a Settings,
+}
+
+impl SettingReader<'_> {
+    fn text(&self, key: &str) -> &str {
+        self.settings.get(key).and_then(|setting| setting.value.as_deref()).unwrap_or_default()
+    }
+
+    fn flag(&self, key: &str) -> bool {
+        parse_boolean(self.text(key)).unwrap_or_default()
+    }
+
+    /// `None` for `auto`, and for a value that does not fit the type: the schema's bounds rule that out, and a test shows it.
+    fn number<T: TryFrom<i64>>(&self, key: &str) -> Option<T> {
+        self.text(key).parse::<i64>().ok().and_then(|number| T::try_from(number).ok())
+    }
+
+    fn sure<T: TryFrom<i64>>(&self, key: &str) -> T {
+        let number = self.number(key);
+        number.unwrap_or_else(|| panic!("{key}: the schema's bounds must fit the field's type"))
+    }
+
+    fn millis(&self, key: &str) -> Duration {
+        Duration::from_millis(self.sure(key))
+    }
+
+    /// `None` for `none`, and for an address that is reported in `errors`.
+    fn address(&self, key: &'static str, errors: &mut Vec<ConfigError>) -> Option<SocketAddr> {
+        let text = self.text(key);
+        if text == "none" {
+            return None;
+        }
+        let address = listeners::parse_bind(text);
+        if address.is_none() {
+            let place = self.place(key);
+            let value = cluster::excerpt(text);
+            errors.push(ConfigError::Address { place, key: key.to_owned(), value });
+        }
+        address
+    }
+
+    fn check_roles(&self, errors: &mut Vec<ConfigError>) {
+        let key = "process.roles";
+        let has = |role: &str| cluster::list_items(self.text(key)).any(|item| item == role);
+        if !(has("broker") && has("coordinator")) {
+            errors.push(ConfigError::Roles { place: self.place(key) });
+        }
+    }
+
+    fn place(&self, key: &str) -> Place {
+        self.settings.get(key).map_or(Place::Default, |setting| setting.place.clone())
+    }
+
+    fn config(
+        &self,
+        listeners: Vec<ListenerConfig>,
+        peer_listen: Option<SocketAddr>,
+        admin_listen: Option<SocketAddr>,
+        warnings: Vec<String>,
+    ) -> Config {
+        let rack = self.text("broker.rack");
+        Config {
+            node_id: NodeId(self.sure("node.id")),
+            data_dir: PathBuf::from(self.text("data.dir")),
+            shards: self.number("shards").map_or(Shards::Auto, Shards::Count),
+            listeners,
+            peer_listen: peer_listen.unwrap_or_else(|| SocketAddr::from(([127, 0, 0, 1], 0))),
+            admin_listen,
+            rack: (!rack.is_empty()).then(|| rack.to_owned()),
+            disk_floor: self.number("disk.floor.bytes").map_or(DiskFloor::Auto, DiskFloor::Bytes),
+            request_bytes_max: self.sure("socket.request.max.bytes"),
+            connections_max: self.sure("max.connections"),
+            connection_idle_max: self.millis("connections.max.idle.ms"),
+            fetch_bytes_max: self.sure("fetch.max.bytes"),
+            tail_cache_bytes: self.sure("tail.cache.bytes"),
+            read_cache_bytes: self.sure("read.cache.bytes"),
+            open_files_max: self.number("log.open.files.max"),
+            io_memory_bytes: self.sure("io.memory.bytes"),
+            io_free_list_bytes: self.sure("io.free.list.bytes"),
+            io_ring_depth: self.sure("io.ring.depth"),
+            io_spin: Duration::from_micros(self.sure("io.spin.us")),
+            producer_id_expiration_ms: self.sure("producer.id.expiration.ms"),
+            producer_count_max: self.sure("producer.state.count.max"),
+            create_defaults: CreateDefaults {
+                partition_count: self.sure("num.partitions"),
+                replication_factor: self.sure("default.replication.factor"),
+                partitions_max: self.sure("partitions.max"),
+            },
+            auto_create_topics: self.flag("auto.create.topics.enable"),
+            topic_deletion: if self.flag("delete.topic.enable") {
+                Deletion::Enabled
+            } else {
+                Deletion::Disabled
+            },
+            shutdown_timeout: self.millis("shutdown.timeout.ms"),
+            trace_filter: self.text("trace.filter").to_owned(),
+            warnings,
+            settings: self.settings.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,229 @@
+//! What is wrong with a configuration, and where.
+//!
+//! Owns the messages: place, key, value, bound, nearest known key. A file is refused with all its errors, in the order of its
+//! lines.
+
+use std::fmt;
+
+use cluster::ConfigRefusal;
+
+/// Where a value was set.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Place {
+    /// A line of the file.
+    File {
+        /// The file's name, as it was given.
+        name: String,
+        /// The line, from 1.
+        line: usize,
+    },
+    /// A variable of the environment.
+    Environment {
+        /// The variable's name.
+        name: String,
+    },
+    /// A flag of the command line: `--set` or one that stands for an option.
+    Flag {
+        /// The flag.
+        name: String,
+    },
+    /// Nowhere.
+    Default,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { name, line } => write!(formatter, "{name}:{line}"),
+            Self::Environment { name } => write!(formatter, "environment {name}"),
+            Self::Flag { name } => write!(formatter, "{name}"),
+            Self::Default => write!(formatter, "default"),
+        }
+    }
+}
+
+/// One thing that is wrong.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum ConfigError {
+    /// Not TOML.
+    #[error("{place}: {message}{hint}")]
+    Syntax {
+        /// Where.
+        place: Place,
+        /// What the parser says, in one line.
+        message: String,
+        /// What may help.
+        hint: &'static str,
+    },
+    /// The file is too large to be one.
+    #[error("{name}: {bytes} bytes, a configuration may have {maximum}")]
+    TooLarge {
+        /// The file.
+        name: String,
+        /// Its size.
+        bytes: usize,
+        /// The bound.
+        maximum: usize,
+    },
+    /// No such option.
+    #[error("{place}: {key}: unknown option{}", hint(*nearest))]
+    UnknownKey {
+        /// Where.
+        place: Place,
+        /// The key, cut to a bound.
+        key: String,
+        /// A known key like it.
+        nearest: Option<&'static str>,
+    },
+    /// An option of Kafka's that does nothing here.
+    #[error("{place}: {key}: an option of Kafka's that Corelog has no use for; remove it")]
+    KafkaOnly {
+        /// Where.
+        place: Place,
+        /// The key.
+        key: &'static str,
+    },
+    /// A value of another type than the option's.
+    #[error("{place}: {key} = {value}: must be {form}")]
+    WrongType {
+        /// Where.
+        place: Place,
+        /// The key.
+        key: String,
+        /// The value, cut to a bound.
+        value: String,
+        /// What it should look like.
+        form: String,
+    },
+    /// A value outside the option's bound.
+    #[error("{place}: {refusal}{in_words}")]
+    Value {
+        /// Where.
+        place: Place,
+        /// Which bound.
+        refusal: ConfigRefusal,
+        /// The bound in larger units; empty where that says nothing more.
+        in_words: String,
+    },
+    /// The same option twice in one source, by two of its names or two spellings.
+    #[error("{place}: {key}: set already at {first}")]
+    Twice {
+        /// Where.
+        place: Place,
+        /// The key.
+        key: String,
+        /// Where it was set before.
+        first: Place,
+    },
+    /// `--set` without a key and a value.
+    #[error("--set {text}: must be KEY=VALUE")]
+    SetForm {
+        /// What followed, cut to a bound.
+        text: String,
+    },
+    /// Not an address to bind.
+    #[error("{place}: {key} = {value}: must be IP:PORT, such as 127.0.0.1:9092 or [::1]:9092")]
+    Address {
+        /// Where.
+        place: Place,
+        /// The key.
+        key: String,
+        /// The value, cut to a bound.
+        value: String,
+    },
+    /// Not an address to advertise.
+    #[error("{place}: {key} = {value}: must be HOST:PORT, such as broker1.example.org:9092")]
+    Advertised {
+        /// Where.
+        place: Place,
+        /// The key.
+        key: String,
+        /// The value, cut to a bound.
+        value: String,
+    },
+    /// A listener that contradicts itself or another.
+    #[error("{place}: listener {listener}: {problem}")]
+    Listener {
+        /// Where.
+        place: Place,
+        /// Its name, cut to a bound.
+        listener: String,
+        /// What is wrong.
+        problem: ListenerProblem,
+    },
+    /// Roles that this version cannot separate.
+    #[error("{place}: process.roles: must be broker,coordinator: one node has both roles for now")]
+    Roles {
+        /// Where.
+        place: Place,
+    },
+}
+
+/// What can be wrong with a listener.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ListenerProblem {
+    /// Another has the same name.
+    #[error("the name stands twice")]
+    NameTwice,
+    /// No bind address.
+    #[error("bind is missing")]
+    NoBind,
+    /// The name is empty, too long, or has other characters.
+    #[error("a name has 1 to 64 letters, digits, '_', '-' or '.'")]
+    Name,
+    /// A protocol that is not built.
+    #[error("security: only PLAINTEXT is supported yet")]
+    Security,
+    /// `advertised.listeners` names a listener that is not there.
+    #[error("advertised, but not among the listeners")]
+    NotThere,
+    /// No listener at all, or too many.
+    #[error("there must be 1 to 64 listeners")]
+    Count,
+}
+
+/// Everything that is wrong with a configuration; never empty.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{}", lines(.0))]
+pub struct ConfigErrors(Vec<ConfigError>);
+
+impl ConfigErrors {
+    /// Sorts the errors by their place.
+    pub(crate) fn new(mut errors: Vec<ConfigError>) -> Self {
+        assert!(!errors.is_empty());
+        errors.sort_by(|left, right| left.place().cmp(&right.place()));
+        Self(errors)
+    }
+
+    /// Each of them, by place.
+    #[must_use]
+    pub fn errors(&self) -> &[ConfigError] {
+        &self.0
+    }
+}
+
+impl ConfigError {
+    fn place(&self) -> Option<&Place> {
+        match self {
+            Self::Syntax { place, .. }
+            | Self::UnknownKey { place, .. }
+            | Self::KafkaOnly { place, .. }
+            | Self::WrongType { place, .. }
+            | Self::Value { place, .. }
+            | Self::Twice { place, .. }
+            | Self::Address { place, .. }
+            | Self::Advertised { place, .. }
+            | Self::Listener { place, .. }
+            | Self::Roles { place } => Some(place),
+            Self::TooLarge { .. } | Self::SetForm { .. } => None,
+        }
+    }
+}
+
+fn hint(nearest: Option<&str>) -> String {
+    nearest.map_or_else(String::new, |key| format!("; did you mean {key}"))
+}
+
+fn lines(errors: &[ConfigError]) -> String {
+    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
+}

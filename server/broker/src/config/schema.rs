@@ -1,0 +1,366 @@
+//! The options of a node, each declared once.
+//!
+//! Owns key, aliases, unit, type, bound, default and meaning. Keys are Kafka's own where Kafka has the option.
+
+use cluster::{Allowed, ConfigType};
+
+/// What a number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unit {
+    /// Nothing: a word, a list, a flag.
+    None,
+    /// Bytes.
+    Bytes,
+    /// Milliseconds.
+    Milliseconds,
+    /// Microseconds.
+    Microseconds,
+    /// Things.
+    Count,
+}
+
+impl Unit {
+    /// For tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "",
+            Self::Bytes => "bytes",
+            Self::Milliseconds => "ms",
+            Self::Microseconds => "µs",
+            Self::Count => "count",
+        }
+    }
+}
+
+/// One option.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ConfigOption {
+    /// Its key.
+    pub key: &'static str,
+    /// Other keys for the same option.
+    pub aliases: &'static [&'static str],
+    /// What its number counts.
+    pub unit: Unit,
+    /// Its type.
+    pub kind: ConfigType,
+    /// Its bound.
+    pub allowed: Allowed,
+    /// Whether the word `auto` is a value too.
+    pub takes_auto: bool,
+    /// Its default; `None` for no value.
+    pub default: Option<&'static str>,
+    /// Whether it may change while the node runs.
+    pub is_dynamic: bool,
+    /// What it does.
+    pub doc: &'static str,
+}
+
+const INT_MAX: i64 = i32::MAX as i64;
+/// A bound that no machine reaches, and that fits every type a size is kept in.
+const MEMORY_BYTES_MAX: i64 = 1 << 40;
+
+/// What one request may create: a default beyond it could never be used.
+const PARTITIONS_MAX: i64 = 10_000;
+const _: () = assert!(PARTITIONS_MAX.unsigned_abs() == cluster::PARTITIONS_PER_REQUEST_MAX as u64);
+
+const TEXT: ConfigOption = ConfigOption {
+    key: "",
+    aliases: &[],
+    unit: Unit::None,
+    kind: ConfigType::String,
+    allowed: Allowed::Any,
+    takes_auto: false,
+    default: None,
+    is_dynamic: false,
+    doc: "",
+};
+const FLAG: ConfigOption = ConfigOption { kind: ConfigType::Boolean, ..TEXT };
+const COUNT: ConfigOption = ConfigOption { kind: ConfigType::Int, unit: Unit::Count, ..TEXT };
+const BYTES: ConfigOption = ConfigOption { kind: ConfigType::Int, unit: Unit::Bytes, ..TEXT };
+const LONG_BYTES: ConfigOption = ConfigOption { kind: ConfigType::Long, ..BYTES };
+const MILLIS: ConfigOption =
+    ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
+
+/// Every option, ascending by key.
+pub static OPTIONS: [ConfigOption; 37] = [
+    ConfigOption {
+        key: "admin.listen",
+        default: Some("127.0.0.1:9901"),
+        doc: "Address of the admin HTTP server (`/metrics`, `/ready`), or `none`. Port 0 takes any free port.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "advertise",
+        allowed: Allowed::OneOf(&["node", "core"]),
+        default: Some("node"),
+        doc: "Whether clients see one broker a node, or one a core (id core * 10000 + node.id, port base + core). A listener may say otherwise.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "advertised.listeners",
+        kind: ConfigType::List,
+        doc: "Where clients are told to connect to, as NAME://HOST:PORT. A listener that is not named here is advertised as it is bound.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "auto.create.topics.enable",
+        default: Some("true"),
+        doc: "Whether a topic that a client asks for is created with the defaults.",
+        ..FLAG
+    },
+    ConfigOption {
+        key: "broker.rack",
+        doc: "Where the node stands, as clients and replica placement are told.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "connections.max.idle.ms",
+        allowed: Allowed::Range(1_000, i64::MAX),
+        default: Some("600000"),
+        doc: "How long a connection may be silent before it is closed.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "data.dir",
+        aliases: &["log.dirs", "log.dir"],
+        default: Some("./corelog-data"),
+        doc: "The node's directory: logs, metadata, identity. One process at a time.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "default.replication.factor",
+        allowed: Allowed::Range(1, i16::MAX as i64),
+        default: Some("1"),
+        doc: "Replicas of a topic that leaves their number open.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "delete.topic.enable",
+        default: Some("true"),
+        doc: "Whether topics can be deleted.",
+        ..FLAG
+    },
+    ConfigOption {
+        key: "disk.floor.bytes",
+        allowed: Allowed::Range(0, i64::MAX),
+        takes_auto: true,
+        default: Some("auto"),
+        doc: "Free space below which produce requests are refused; `auto` is the larger of 256 MiB and 2 % of the disk.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "fetch.max.bytes",
+        allowed: Allowed::Range(1_024, INT_MAX),
+        default: Some("57671680"),
+        doc: "Largest fetch response; a single larger batch is still sent.",
+        ..BYTES
+    },
+    ConfigOption {
+        key: "io.free.list.bytes",
+        allowed: Allowed::Range(0, MEMORY_BYTES_MAX),
+        default: Some("67108864"),
+        doc: "Buffers that a data core keeps for reuse above io.memory.bytes.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "io.memory.bytes",
+        allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
+        default: Some("16777216"),
+        doc: "Memory of each data core for transfers. All of it is resident.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "io.ring.depth",
+        allowed: Allowed::Range(64, 4_096),
+        default: Some("512"),
+        doc: "Requests that a data core's ring takes at once.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "io.spin.us",
+        unit: Unit::Microseconds,
+        allowed: Allowed::Range(0, 1_000),
+        default: Some("0"),
+        doc: "How long a data core looks for work before it sleeps: shorter round trips for a busy CPU.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "listeners",
+        kind: ConfigType::List,
+        default: Some("PLAINTEXT://127.0.0.1:9092"),
+        doc: "Addresses for clients, as NAME://IP:PORT or IP:PORT, or in the file as `[[listeners]]` with name, bind, advertised, advertise, security.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "log.index.interval.bytes",
+        allowed: Allowed::Range(0, INT_MAX),
+        default: Some("4096"),
+        is_dynamic: true,
+        doc: "Bytes of log between two index entries, for topics without index.interval.bytes.",
+        ..BYTES
+    },
+    ConfigOption {
+        key: "log.open.files.max",
+        allowed: Allowed::Range(16, INT_MAX),
+        takes_auto: true,
+        default: Some("auto"),
+        doc: "Segment files a node keeps open; `auto` is half of what the process may open.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "log.roll.ms",
+        allowed: Allowed::Range(1, i64::MAX),
+        default: Some("604800000"),
+        is_dynamic: true,
+        doc: "Age at which a segment is closed, for topics without segment.ms.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "log.segment.bytes",
+        allowed: Allowed::Range(1 << 20, INT_MAX),
+        default: Some("1073741824"),
+        is_dynamic: true,
+        doc: "Size at which a segment is closed, for topics without segment.bytes.",
+        ..BYTES
+    },
+    ConfigOption {
+        key: "max.connections",
+        allowed: Allowed::Range(1, INT_MAX),
+        default: Some("2147483647"),
+        is_dynamic: true,
+        doc: "Connections that the node accepts at once.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "message.max.bytes",
+        allowed: Allowed::Range(0, INT_MAX),
+        default: Some("1048588"),
+        is_dynamic: true,
+        doc: "Largest batch as sent, for topics without max.message.bytes.",
+        ..BYTES
+    },
+    ConfigOption {
+        key: "min.insync.replicas",
+        allowed: Allowed::Range(1, i16::MAX as i64),
+        default: Some("1"),
+        is_dynamic: true,
+        doc: "Replicas that must be in sync for acks=all, for topics without their own.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "node.id",
+        aliases: &["broker.id"],
+        unit: Unit::None,
+        allowed: Allowed::Range(0, cluster::NODE_ID_MAX as i64),
+        default: Some("1"),
+        doc: "The node's number in its cluster. The data directory remembers it.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "num.partitions",
+        allowed: Allowed::Range(1, PARTITIONS_MAX),
+        default: Some("1"),
+        doc: "Partitions of a topic that leaves their number open.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "partitions.max",
+        allowed: Allowed::Range(1, 1_000_000),
+        default: Some("20000"),
+        doc: "Partitions the cluster may have; a request beyond it is refused.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "peer.listen",
+        default: Some("127.0.0.1:9900"),
+        doc: "Address for the other nodes; opened only where there are any.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "process.roles",
+        kind: ConfigType::List,
+        allowed: Allowed::ListOf(&["broker", "coordinator"]),
+        default: Some("broker,coordinator"),
+        doc: "What the node does. One node has both roles for now.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "producer.id.expiration.ms",
+        kind: ConfigType::Int,
+        allowed: Allowed::Range(1, INT_MAX),
+        default: Some("86400000"),
+        is_dynamic: true,
+        doc: "How long an idempotent producer is remembered after its last batch.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "producer.state.count.max",
+        allowed: Allowed::Range(1, 1_000_000),
+        default: Some("20000"),
+        doc: "Idempotent producers remembered a partition; beyond it the one silent longest is forgotten.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "read.cache.bytes",
+        allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
+        default: Some("33554432"),
+        doc: "Memory of each data core for what was read from disk.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "shards",
+        allowed: Allowed::Range(1, 1_024),
+        takes_auto: true,
+        default: Some("auto"),
+        doc: "Data cores; `auto` is one for each CPU the process may use. Changing it is a restart, no data moves.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "shutdown.timeout.ms",
+        allowed: Allowed::Range(0, 3_600_000),
+        default: Some("10000"),
+        doc: "How long a stop waits for requests that are under way.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "socket.request.max.bytes",
+        allowed: Allowed::Range(1_024, 1 << 30),
+        default: Some("104857600"),
+        doc: "Largest request; a larger one closes its connection before anything is allocated.",
+        ..BYTES
+    },
+    ConfigOption {
+        key: "tail.cache.bytes",
+        allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
+        default: Some("67108864"),
+        doc: "Memory of each data core for what was just written, so that consumers at the end never read the disk.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "trace.filter",
+        default: Some("info"),
+        doc: "What is logged: a level, or TARGET=LEVEL with commas.",
+        ..TEXT
+    },
+    ConfigOption {
+        key: "unclean.leader.election.enable",
+        allowed: Allowed::Any,
+        default: Some("false"),
+        is_dynamic: true,
+        doc: "Whether a replica that is not in sync may lead, for topics without their own. Nothing acts on it while there is one node.",
+        ..FLAG
+    },
+];
+
+/// The option of that key or alias.
+#[must_use]
+pub fn option(key: &str) -> Option<&'static ConfigOption> {
+    OPTIONS.iter().find(|option| option.key == key || option.aliases.contains(&key))
+}
+
+/// The environment variable of a key: `CORELOG_` and the key in upper case, with `_` for `.`.
+#[must_use]
+pub fn environment_name(key: &str) -> String {
+    format!("CORELOG_{}", key.to_ascii_uppercase().replace('.', "_"))
+}

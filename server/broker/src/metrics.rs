@@ -1,0 +1,330 @@
+//! What a node counts: plain cells on each core, merged and written as Prometheus text on the control executor.
+//!
+//! Owns every metric, each declared once ([`CoreMetrics`]), and the text format. A core's cells are its own: counting is an
+//! addition, without an atomic. A [`Snapshot`] is what crosses to the control executor.
+//!
+//! ```text
+//! core 0: CoreMetrics ─ snapshot ─┐
+//! core 1: CoreMetrics ─ snapshot ─┼─► render(&[Snapshot], …) ─► /metrics
+//! control: CoreMetrics ─ snapshot ┘
+//! ```
+
+pub mod docs;
+mod histogram;
+mod render;
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+pub use histogram::{BUCKET_BOUNDS_US, Histogram};
+pub use render::{NodeFacts, SeriesNames, render};
+
+/// Series of requests that one core keeps; more are counted together as "other".
+pub const REQUEST_SERIES_MAX: usize = 4_096;
+/// APIs whose latency one core keeps; Kafka has not a hundred.
+const LATENCY_SERIES_MAX: usize = 256;
+
+/// How a metric behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only grows.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Counts by size.
+    Histogram,
+}
+
+impl MetricKind {
+    /// Prometheus's word.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// What a metric's number counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricUnit {
+    /// Things.
+    Count,
+    /// Bytes.
+    Bytes,
+    /// Seconds; kept as nanoseconds.
+    Seconds,
+}
+
+impl MetricUnit {
+    /// For tables.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Bytes => "bytes",
+            Self::Seconds => "seconds",
+        }
+    }
+}
+
+/// How the cores' numbers become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Merge {
+    /// Added up.
+    Sum,
+    /// One series a core, with the label `core`.
+    PerCore,
+}
+
+/// The declaration of one metric.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Metric {
+    /// Its name, with the unit, and `_total` for a counter.
+    pub name: &'static str,
+    /// How it behaves.
+    pub kind: MetricKind,
+    /// What it counts.
+    pub unit: MetricUnit,
+    /// Its labels.
+    pub labels: &'static [&'static str],
+    /// What it means.
+    pub help: &'static str,
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(Cell<u64>);
+
+impl Counter {
+    /// One more.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// That many more.
+    pub fn add(&self, count: u64) {
+        self.0.set(self.0.get().wrapping_add(count));
+    }
+
+    /// That much longer, for a counter of seconds.
+    pub fn add_time(&self, time: Duration) {
+        self.add(nanoseconds(time));
+    }
+
+    /// Takes over a total that is counted elsewhere. It never goes back: a smaller total is ignored.
+    pub fn raise_to(&self, total: u64) {
+        self.0.set(self.0.get().max(total));
+    }
+
+    /// The same for a counter of seconds.
+    pub fn raise_to_time(&self, total: Duration) {
+        self.raise_to(nanoseconds(total));
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+/// A number that goes up and down.
+#[derive(Debug, Default)]
+pub struct Gauge(Cell<u64>);
+
+impl Gauge {
+    /// Is now this.
+    pub fn set(&self, value: u64) {
+        self.0.set(value);
+    }
+
+    /// One more.
+    pub fn increment(&self) {
+        self.0.set(self.0.get().saturating_add(1));
+    }
+
+    /// One less, not below 0.
+    pub fn decrement(&self) {
+        self.0.set(self.0.get().saturating_sub(1));
+    }
+
+    /// The number.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.get()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// Declares the metrics that are one number a core: the field, the row of the table and the snapshot in one place.
+macro_rules! scalar_metrics {
+    ($($kind:ident $field:ident = $name:literal, $unit:ident, $merge:ident, $help:literal;)*) => {
+        /// What one core counts. Not shared: each core has its own.
+        #[derive(Debug, Default)]
+        pub struct CoreMetrics {
+            $(#[doc = $help] pub $field: $kind,)*
+            requests: RefCell<BTreeMap<RequestKey, u64>>,
+            latencies: RefCell<BTreeMap<i16, Histogram>>,
+        }
+
+        /// The metrics that are one number a core, in the order of a snapshot's values.
+        pub(crate) const SCALARS: &[(Metric, Merge)] = &[$((
+            Metric {
+                name: $name,
+                kind: MetricKind::$kind,
+                unit: MetricUnit::$unit,
+                labels: labels_of(Merge::$merge),
+                help: $help,
+            },
+            Merge::$merge,
+        ),)*];
+
+        impl CoreMetrics {
+            fn values(&self) -> Vec<u64> {
+                vec![$(self.$field.get(),)*]
+            }
+        }
+    };
+}
+
+const fn labels_of(merge: Merge) -> &'static [&'static str] {
+    match merge {
+        Merge::Sum => &[],
+        Merge::PerCore => &["core"],
+    }
+}
+
+scalar_metrics! {
+    Counter appended_batches = "corelog_appended_batches_total", Count, Sum, "Record batches appended.";
+    Counter appended_bytes = "corelog_appended_bytes_total", Bytes, Sum, "Bytes of record batches appended.";
+    Counter appended_records = "corelog_appended_records_total", Count, Sum, "Records appended.";
+    Counter connections_accepted = "corelog_connections_accepted_total", Count, Sum, "Connections accepted.";
+    Gauge connections = "corelog_connections", Count, PerCore, "Connections open now.";
+    Counter connections_moved = "corelog_connections_moved_total", Count, Sum, "Connections that moved to the core that owns their partitions.";
+    Counter connections_refused = "corelog_connections_refused_total", Count, Sum, "Connections closed at once because max.connections was reached.";
+    Counter connections_violating = "corelog_connections_violating_total", Count, Sum, "Connections closed because their bytes are no request that is served here.";
+    Counter busy = "corelog_core_busy_seconds_total", Seconds, PerCore, "Time that the core has spent working.";
+    Counter running = "corelog_core_running_seconds_total", Seconds, PerCore, "Time since the core started.";
+    Gauge damaged_ranges = "corelog_damaged_ranges", Count, Sum, "Ranges of a log that are damaged below the checkpoint; a fetch inside one answers CORRUPT_MESSAGE.";
+    Gauge disk_below_floor = "corelog_disk_below_floor", Count, PerCore, "1 while free disk space is below disk.floor.bytes and produce requests are refused.";
+    Counter duplicate_batches = "corelog_duplicate_batches_total", Count, Sum, "Batches of idempotent producers that were here already.";
+    Counter fetch_copied_bytes = "corelog_fetch_copied_bytes_total", Bytes, Sum, "Record bytes that a core copied to answer for its own partitions; stays 0.";
+    Counter fetch_forward_copied_bytes = "corelog_fetch_forward_copied_bytes_total", Bytes, Sum, "Record bytes copied so that another core could answer for this one's partitions.";
+    Counter fetched_bytes = "corelog_fetched_bytes_total", Bytes, Sum, "Bytes of record batches sent to consumers.";
+    Gauge fetches_parked = "corelog_fetches_parked", Count, Sum, "Fetch requests that wait for records.";
+    Counter forwarded_requests = "corelog_forwarded_requests_total", Count, Sum, "Sub-requests sent to the core that owns their partition.";
+    Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs that the disk refused.";
+    Gauge io_memory_bytes = "corelog_io_memory_bytes", Bytes, PerCore, "Memory for transfers, the free list included.";
+    Gauge logs_failed = "corelog_logs_failed", Count, Sum, "Logs that are read-only or offline after a disk error.";
+    Counter mesh_full = "corelog_mesh_full_total", Count, Sum, "Messages that had to wait because a queue between two cores was full.";
+    Counter panics = "corelog_panics_total", Count, Sum, "Panics that closed one connection or task.";
+    Gauge partitions = "corelog_partitions", Count, PerCore, "Partitions that the core owns.";
+    Gauge produces_waiting = "corelog_produces_waiting", Count, Sum, "Produce requests that wait for their acknowledgement.";
+    Gauge producers = "corelog_producers", Count, Sum, "Idempotent producers remembered, counted once a partition.";
+    Gauge read_cache_bytes = "corelog_read_cache_bytes", Bytes, PerCore, "Memory of what was read from disk.";
+    Counter disk_read_bytes = "corelog_disk_read_bytes_total", Bytes, Sum, "Bytes read from log files.";
+    Counter disk_reads = "corelog_disk_reads_total", Count, Sum, "Reads of log files.";
+    Counter received_bytes = "corelog_received_bytes_total", Bytes, Sum, "Bytes received from clients.";
+    Counter sent_bytes = "corelog_sent_bytes_total", Bytes, Sum, "Bytes sent to clients.";
+    Counter syncs = "corelog_syncs_total", Count, Sum, "Syncs of log files.";
+    Gauge tail_cache_bytes = "corelog_tail_cache_bytes", Bytes, PerCore, "Memory of what was just written.";
+    Counter disk_written_bytes = "corelog_disk_written_bytes_total", Bytes, Sum, "Bytes written to log files, rewritten blocks included.";
+    Counter disk_writes = "corelog_disk_writes_total", Count, Sum, "Writes of log files.";
+}
+
+/// Requests by API, version and error.
+pub(crate) const REQUESTS: Metric = Metric {
+    name: "corelog_requests_total",
+    kind: MetricKind::Counter,
+    unit: MetricUnit::Count,
+    labels: &["api", "version", "error"],
+    help: "Requests answered, by the first error in the answer.",
+};
+
+/// Time of requests by API.
+pub(crate) const LATENCY: Metric = Metric {
+    name: "corelog_request_seconds",
+    kind: MetricKind::Histogram,
+    unit: MetricUnit::Seconds,
+    labels: &["api"],
+    help: "Time from the last byte of a request to the first byte of its answer; a parked fetch waits within it.",
+};
+
+/// What a request series is told apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RequestKey {
+    /// The API's key; -1 for those counted together.
+    pub api: i16,
+    /// Its version.
+    pub version: i16,
+    /// The first error of the answer; 0 for none.
+    pub error: i16,
+}
+
+impl RequestKey {
+    /// Every series beyond the bound.
+    pub const OTHER: Self = Self { api: -1, version: -1, error: -1 };
+}
+
+/// What one core has counted, as it crosses to the control executor.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Snapshot {
+    /// The core's name in the label `core`: its index, or `control`.
+    pub core: String,
+    values: Vec<u64>,
+    requests: Vec<(RequestKey, u64)>,
+    latencies: Vec<(i16, Histogram)>,
+}
+
+impl CoreMetrics {
+    /// Nothing has happened yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// One request was answered.
+    pub fn request(&self, key: RequestKey, time: Duration) {
+        let mut requests = self.requests.borrow_mut();
+        let has_room = requests.len() < REQUEST_SERIES_MAX || requests.contains_key(&key);
+        let key = if has_room { key } else { RequestKey::OTHER };
+        *requests.entry(key).or_default() += 1;
+        let mut latencies = self.latencies.borrow_mut();
+        let has_room = latencies.len() < LATENCY_SERIES_MAX || latencies.contains_key(&key.api);
+        if has_room {
+            latencies.entry(key.api).or_default().record(time);
+        }
+    }
+
+    /// What has been counted so far, by the core of that name.
+    #[must_use]
+    pub fn snapshot(&self, core: impl Into<String>) -> Snapshot {
+        Snapshot {
+            core: core.into(),
+            values: self.values(),
+            requests: self.requests.borrow().iter().map(|(key, count)| (*key, *count)).collect(),
+            latencies: self
+                .latencies
+                .borrow()
+                .iter()
+                .map(|(api, histogram)| (*api, histogram.clone()))
+                .collect(),
+        }
+    }
+}
+
+/// Every metric, for tables.
+pub fn all_metrics() -> impl Iterator<Item = Metric> {
+    let labelled = [REQUESTS, LATENCY];
+    SCALARS.iter().map(|(metric, _)| *metric).chain(labelled).chain(render::NODE_METRICS)
+}
+
+#[cfg(test)]
+mod tests;
