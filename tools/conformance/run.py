@@ -11,13 +11,25 @@ import sys
 import tempfile
 from pathlib import Path
 
-from checks import Context, bad_input, confluent, dump, java_tools, kcat, shards
+from checks import (
+    Context,
+    bad_input,
+    confluent,
+    dump,
+    java_tools,
+    kcat,
+    own_cli,
+    shards,
+    start,
+)
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.kafka_tools import KafkaTools
 from harness.paths import target_binary
 from harness.report import Report
 
 RUNNING = {
+    **start.CHECKS,
+    **own_cli.CHECKS,
     **kcat.CHECKS,
     **confluent.CHECKS,
     **java_tools.CHECKS,
@@ -32,9 +44,8 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
-    which.add_argument("--kafka", action="store_true", help="run against the reference broker")
+    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument(
         "--shards", default="1,2", help="numbers of shards to run with (default 1,2)"
     )
@@ -77,7 +88,7 @@ def main() -> int:
     binary = options.corelog or target_binary("corelog")
     settings = tuple(options.set)
     if options.kafka:
-        run_with(Launch("kafka", Path(), settings=settings), options, report)
+        run_with(Launch("kafka", binary, settings=settings), options, report)
     else:
         print(f"binary {binary}", flush=True)
         for shard_count in map(int, options.shards.split(",")):

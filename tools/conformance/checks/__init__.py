@@ -45,7 +45,7 @@ class Context:
 
     def _wait_for_leaders(self, topic: str, partitions: int) -> None:
         """Kafka answers CreateTopics before the partitions are led; Corelog promises they are."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         with Connection(self.broker.port) as connection:
             for partition in range(partitions):
                 while connection.fetch(FetchFrom(topic, partition, 0, wait_ms=0)).error:
