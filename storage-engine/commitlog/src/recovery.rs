@@ -172,7 +172,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         segments.extend(scanned.segments);
         epochs_changed |= epochs.truncate_tail(scanned.end.offset);
         if !plan.is_clean {
-            self.settle(&listing, &plan, &scanned.end, scanned.reason, &mut report).await?;
+            self.settle(&listing, &plan, &segments, scanned.reason, &mut report).await?;
         }
         self.remove_snapshots_past(&listing, scanned.end.offset).await?;
         if plan.is_short

@@ -91,6 +91,9 @@ impl<D: Disk, E: Executor> Log<D, E> {
     /// Reads whole batches if all of them are in memory; `None` if the disk is needed.
     #[must_use]
     pub fn try_read_hot(&self, request: &ReadRequest) -> Option<Result<ReadBatches<D>, ReadError>> {
+        if self.0.is_closed() {
+            return Some(Err(ReadError::Closed));
+        }
         let ends = self.0.ends.get();
         let asked = request.from;
         if asked < ends.log_start() {

@@ -12,33 +12,29 @@ use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, IO_BYTES_MAX, Open
 use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
 use crate::files::{SegmentKey, Suffix, segment_name};
-use crate::group::GroupEnd;
+use crate::log::Segment;
 use crate::mutant::Rule;
 use crate::recovery::{Cut, CutReason, Listing, LogFile, Plan, Recovery, RecoveryReport};
 use crate::small_file::{self, block_floor};
 use crate::stream::{FoundBatch, SegmentStream};
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
-    /// Cuts what lies past `end`, and makes what is left lasting.
+    /// Cuts each scanned segment after its last batch, sets aside what follows the last, and makes the rest lasting.
     pub(super) async fn settle(
         &self,
         listing: &Listing,
         plan: &Plan,
-        end: &GroupEnd,
+        segments: &[Segment],
         reason: Option<CutReason>,
         report: &mut RecoveryReport,
     ) -> Result<(), OpenError> {
-        if let Some(reason) = reason {
-            report.cut = Some(Cut { segment: end.segment, position: end.position, reason });
+        if let (Some(reason), Some(last)) = (reason, segments.last()) {
+            report.cut = Some(Cut { segment: last.base, position: last.bytes, reason });
         }
         for log in listing.logs.iter().skip(plan.first_scanned) {
-            if log.base > end.segment {
-                self.set_aside(*log, report).await?;
-            } else if log.base == end.segment {
-                self.cut(*log, end, report).await?;
-            } else {
-                let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
-                file.data_sync().await.at(&self.log_path(log.base))?;
+            match segments.iter().find(|segment| segment.base == log.base) {
+                Some(segment) => self.cut(*log, segment, report).await?,
+                None => self.set_aside(*log, report).await?,
             }
         }
         self.shared.disk.sync_dir(self.directory).await.at(self.directory)?;
@@ -48,30 +44,30 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     async fn cut(
         &self,
         log: LogFile,
-        end: &GroupEnd,
+        kept: &Segment,
         report: &mut RecoveryReport,
     ) -> Result<(), OpenError> {
         let path = self.log_path(log.base);
         let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
-        if log.bytes > end.position && !self.shared.mutant.lacks(Rule::AppendAfterGap) {
+        if log.bytes > kept.bytes && !self.shared.mutant.lacks(Rule::AppendAfterGap) {
             let mut stream = SegmentStream::<D>::new(file.clone(), log.bytes);
             let executor = &self.shared.executor;
-            let rest = stream.find(executor, end.position).await.at(&path)?;
+            let rest = stream.find(executor, kept.bytes).await.at(&path)?;
             if rest != FoundBatch::ZeroTail {
                 // The bad batch itself may be whole and only out of order.
                 let offsets = Offset::ZERO..Offset(i64::MAX);
-                let beyond = stream.find_next(executor, end.position, offsets).await.at(&path)?;
+                let beyond = stream.find_next(executor, kept.bytes, offsets).await.at(&path)?;
                 if beyond.is_some() {
-                    let name = self.copy_aside(&file, log, end.position).await?;
+                    let name = self.copy_aside(&file, log, kept.bytes).await?;
                     report.strays.push(name);
                 }
             }
             tracing::warn!(
-                log = %self.identity, segment = %log.base, position = end.position,
-                dropped_bytes = log.bytes - end.position, end = %end.offset, ?report.cut,
-                "log cut after its last good batch"
+                log = %self.identity, segment = %log.base, position = kept.bytes,
+                dropped_bytes = log.bytes - kept.bytes, end = %kept.end,
+                "segment cut after its last good batch"
             );
-            file.truncate(end.position).await.at(&path)?;
+            file.truncate(kept.bytes).await.at(&path)?;
         }
         file.full_sync().await.at(&path)?;
         Ok(())

@@ -60,7 +60,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             reason: None,
             epochs_changed: false,
         };
-        for log in listing.logs.iter().skip(plan.first_scanned) {
+        for (index, log) in listing.logs.iter().enumerate().skip(plan.first_scanned) {
             let is_first = scanned.segments.is_empty();
             let follows = log.base == scanned.end.offset || (is_first && plan.position > 0);
             if !follows {
@@ -83,7 +83,11 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 total_bytes: 0,
             };
             scanned.epochs_changed |= one.epochs_changed;
-            scanned.reason = one.reason;
+            // A segment that was rolled and not yet sealed ends in zeros as well; the next one says that it is whole.
+            let next = listing.logs.get(index + 1).map(|next| next.base);
+            let is_rolled =
+                one.reason == Some(CutReason::ZeroTail) && next == Some(one.segment.end);
+            scanned.reason = one.reason.filter(|_| !is_rolled);
             scanned.segments.push(one.segment);
             if scanned.reason.is_some() {
                 break;

@@ -7,4 +7,9 @@
 )]
 
 mod append_and_read;
+mod damage;
+mod failure;
+mod lifecycle;
+mod recovery;
 mod support;
+mod time;

@@ -3,7 +3,7 @@
 //! Owns no faults but the simplest crash (everything unsynced is gone). The seeded disk with every fault lives in
 //! `tools/sim`, above this crate.
 
-pub mod world;
+pub(crate) mod world;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
@@ -17,7 +17,7 @@ use commitlog::{
 };
 
 #[derive(Debug)]
-pub struct MemoryBuffer(Vec<u8>);
+pub(crate) struct MemoryBuffer(Vec<u8>);
 
 impl AlignedBuffer for MemoryBuffer {
     fn as_bytes(&self) -> &[u8] {
@@ -50,19 +50,19 @@ enum Node {
 struct Tree {
     nodes: BTreeMap<String, Node>,
     durable: BTreeMap<String, Node>,
-    pub reads: u64,
-    pub read_bytes: u64,
-    pub syncs: u64,
+    pub(crate) reads: u64,
+    pub(crate) read_bytes: u64,
+    pub(crate) syncs: u64,
     fail_writes_of: Option<(String, DiskError)>,
     fail_syncs_of: Option<String>,
 }
 
 /// The disk; clones are the same disk.
 #[derive(Debug, Clone, Default)]
-pub struct MemoryDisk(Rc<RefCell<Tree>>);
+pub(crate) struct MemoryDisk(Rc<RefCell<Tree>>);
 
 #[derive(Debug)]
-pub struct MemoryFile {
+pub(crate) struct MemoryFile {
     path: String,
     inode: InodeRef,
     tree: Rc<RefCell<Tree>>,
@@ -74,7 +74,7 @@ fn parent(path: &str) -> &str {
 
 impl MemoryDisk {
     /// Loses everything that is not synced.
-    pub fn crash(&self) {
+    pub(crate) fn crash(&self) {
         let mut tree = self.0.borrow_mut();
         tree.nodes = tree.durable.clone();
         tree.fail_writes_of = None;
@@ -88,7 +88,7 @@ impl MemoryDisk {
     }
 
     /// All bytes of a file, to look at or to damage.
-    pub fn edit<T>(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    pub(crate) fn edit<T>(&self, path: &str, edit: impl FnOnce(&mut Vec<u8>) -> T) -> T {
         let inode = match self.0.borrow().nodes.get(path) {
             Some(Node::File(inode)) => inode.clone(),
             other => panic!("{path}: {other:?}"),
@@ -99,14 +99,14 @@ impl MemoryDisk {
         result
     }
 
-    pub fn delete(&self, path: &str) {
+    pub(crate) fn delete(&self, path: &str) {
         let mut tree = self.0.borrow_mut();
         assert!(tree.nodes.remove(path).is_some(), "{path}");
         tree.durable.remove(path);
     }
 
     /// Removes a directory and all in it, durably.
-    pub fn delete_tree(&self, path: &str) {
+    pub(crate) fn delete_tree(&self, path: &str) {
         let mut tree = self.0.borrow_mut();
         let inside = |name: &str| name == path || name.starts_with(&format!("{path}/"));
         tree.nodes.retain(|name, _| !inside(name));
@@ -114,7 +114,7 @@ impl MemoryDisk {
     }
 
     /// The names below `path`, ascending.
-    pub fn names(&self, path: &str) -> Vec<String> {
+    pub(crate) fn names(&self, path: &str) -> Vec<String> {
         let tree = self.0.borrow();
         tree.nodes
             .keys()
@@ -123,29 +123,20 @@ impl MemoryDisk {
             .collect()
     }
 
-    pub fn read_bytes(&self) -> u64 {
+    pub(crate) fn read_bytes(&self) -> u64 {
         self.0.borrow().read_bytes
     }
 
-    pub fn fail_writes_of(&self, suffix: &str, error: DiskError) {
+    pub(crate) fn syncs(&self) -> u64 {
+        self.0.borrow().syncs
+    }
+
+    pub(crate) fn fail_writes_of(&self, suffix: &str, error: DiskError) {
         self.0.borrow_mut().fail_writes_of = Some((suffix.to_owned(), error));
     }
 
-    pub fn fail_syncs_of(&self, suffix: &str) {
+    pub(crate) fn fail_syncs_of(&self, suffix: &str) {
         self.0.borrow_mut().fail_syncs_of = Some(suffix.to_owned());
-    }
-
-    /// Copies the tree below `from` to a real directory.
-    pub fn export(&self, from: &str, to: &std::path::Path) {
-        let tree = self.0.borrow();
-        for (name, node) in &tree.nodes {
-            let Some(rest) = name.strip_prefix(from) else { continue };
-            let target = to.join(rest.trim_start_matches('/'));
-            match node {
-                Node::Directory => std::fs::create_dir_all(target).unwrap(),
-                Node::File(inode) => std::fs::write(target, &inode.borrow().bytes).unwrap(),
-            }
-        }
     }
 }
 
@@ -357,7 +348,7 @@ async fn yield_once() {
 
 /// Runs spawned tasks in turn, beside the one that is waited for.
 #[derive(Clone, Default)]
-pub struct TestExecutor {
+pub(crate) struct TestExecutor {
     spawned: Rc<RefCell<VecDeque<LocalTask>>>,
 }
 
@@ -371,7 +362,7 @@ impl Executor for TestExecutor {
 
 impl TestExecutor {
     /// Runs `main` to its end; tasks that are not done then stay for the next call.
-    pub fn run<T>(&self, main: impl Future<Output = T>) -> T {
+    pub(crate) fn run<T>(&self, main: impl Future<Output = T>) -> T {
         let mut main = std::pin::pin!(main);
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..10_000_000 {
@@ -384,7 +375,7 @@ impl TestExecutor {
     }
 
     /// Runs until no task is left.
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         let mut context = Context::from_waker(Waker::noop());
         for _ in 0..10_000_000 {
             if self.spawned.borrow().is_empty() {
@@ -396,7 +387,7 @@ impl TestExecutor {
     }
 
     /// A crash: no task runs on.
-    pub fn drop_tasks(&self) {
+    pub(crate) fn drop_tasks(&self) {
         self.spawned.borrow_mut().clear();
     }
 

@@ -16,12 +16,12 @@ use record::{
 
 use super::{MemoryDisk, TestExecutor};
 
-pub type TestLog = Log<MemoryDisk, TestExecutor>;
-pub type TestStore = Store<MemoryDisk, TestExecutor>;
+pub(crate) type TestLog = Log<MemoryDisk, TestExecutor>;
+pub(crate) type TestStore = Store<MemoryDisk, TestExecutor>;
 
 /// Remembers the last batch of each producer.
 #[derive(Debug, Default, PartialEq, Eq, Clone)]
-pub struct LastBatches(pub Vec<ProducerSnapshotEntry>);
+pub(crate) struct LastBatches(pub(crate) Vec<ProducerSnapshotEntry>);
 
 impl Fold for LastBatches {
     fn apply(&mut self, batch: &ProducerBatch) {
@@ -54,22 +54,22 @@ impl Fold for LastBatches {
     fn truncate_head(&mut self, _log_start: Offset) {}
 }
 
-pub const NOW: Timestamp = Timestamp(1_700_000_000_000);
-pub const TOPIC: TopicId = TopicId([9; 16]);
-pub const DIRECTORY: &str = "topics/orders-0";
+pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);
+pub(crate) const TOPIC: TopicId = TopicId([9; 16]);
+pub(crate) const DIRECTORY: &str = "topics/orders-0";
 
-pub fn identity(topic_id: TopicId) -> LogIdentity {
+pub(crate) fn identity(topic_id: TopicId) -> LogIdentity {
     LogIdentity { topic: "orders".into(), topic_id, partition: PartitionIndex(0) }
 }
 
 /// How the world's store behaves.
 #[derive(Debug, Clone)]
-pub struct Settings {
-    pub options: LogOptions,
-    pub tail_cache_bytes: usize,
-    pub read_cache_bytes: usize,
-    pub shard: &'static str,
-    pub mutant: Mutant,
+pub(crate) struct Settings {
+    pub(crate) options: LogOptions,
+    pub(crate) tail_cache_bytes: usize,
+    pub(crate) read_cache_bytes: usize,
+    pub(crate) shard: &'static str,
+    pub(crate) mutant: Mutant,
 }
 
 impl Default for Settings {
@@ -84,20 +84,20 @@ impl Default for Settings {
     }
 }
 
-pub struct World {
-    pub disk: MemoryDisk,
-    pub executor: TestExecutor,
-    pub settings: Settings,
-    pub store: TestStore,
-    pub log: TestLog,
-    pub report: RecoveryReport,
-    pub fold: Rc<RefCell<LastBatches>>,
+pub(crate) struct World {
+    pub(crate) disk: MemoryDisk,
+    pub(crate) executor: TestExecutor,
+    pub(crate) settings: Settings,
+    pub(crate) store: TestStore,
+    pub(crate) log: TestLog,
+    pub(crate) report: RecoveryReport,
+    pub(crate) fold: Rc<RefCell<LastBatches>>,
     /// Every batch accepted, as it must be read.
-    pub model: Vec<Vec<u8>>,
-    pub epoch: LeaderEpoch,
+    pub(crate) model: Vec<Vec<u8>>,
+    pub(crate) epoch: LeaderEpoch,
 }
 
-pub fn new_ids() -> directory::NewIds {
+pub(crate) fn new_ids() -> directory::NewIds {
     directory::NewIds {
         cluster_id: TopicId([1; 16]),
         node_id: NodeId(1),
@@ -106,7 +106,7 @@ pub fn new_ids() -> directory::NewIds {
 }
 
 /// Opens the directory and a store on it.
-pub async fn open_store(
+pub(crate) async fn open_store(
     disk: &MemoryDisk,
     executor: &TestExecutor,
     settings: &Settings,
@@ -131,11 +131,11 @@ pub async fn open_store(
 }
 
 /// A batch as a producer sends it: `count` records of `bytes` each, one millisecond apart.
-pub fn batch(codec: Codec, first_timestamp: i64, count: usize, bytes: usize) -> Vec<u8> {
+pub(crate) fn batch(codec: Codec, first_timestamp: i64, count: usize, bytes: usize) -> Vec<u8> {
     batch_of(BatchBuilder::new(codec), first_timestamp, count, bytes)
 }
 
-pub fn batch_of(
+pub(crate) fn batch_of(
     mut builder: BatchBuilder,
     first_timestamp: i64,
     count: usize,
@@ -154,7 +154,7 @@ pub fn batch_of(
 }
 
 impl World {
-    pub fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings) -> Self {
         let (disk, executor) = (MemoryDisk::default(), TestExecutor::default());
         Self::open(disk, executor, settings, Vec::new())
     }
@@ -177,7 +177,7 @@ impl World {
     }
 
     /// Appends a batch; the caller decides whether it waits.
-    pub fn append(&mut self, batch: &[u8]) -> Offset {
+    pub(crate) fn append(&mut self, batch: &[u8]) -> Offset {
         let header = BatchHeader::parse(batch).unwrap();
         let appended = self.log.append(NOW, self.epoch, &header, batch).unwrap();
         let mut stored = batch.to_vec();
@@ -187,21 +187,21 @@ impl World {
     }
 
     /// Waits until all that was accepted is durable.
-    pub fn sync(&self) {
+    pub(crate) fn sync(&self) {
         let log = self.log.clone();
         let last = Offset(log.ends().accepted().0 - 1);
         self.executor.run(async { log.durable_through(last).await }).unwrap();
         self.log.check();
     }
 
-    pub fn append_synced(&mut self, batch: &[u8]) -> Offset {
+    pub(crate) fn append_synced(&mut self, batch: &[u8]) -> Offset {
         let last = self.append(batch);
         self.sync();
         last
     }
 
     /// Appends `count` batches of a producer, each durable.
-    pub fn fill(&mut self, count: usize, records: usize, bytes: usize) {
+    pub(crate) fn fill(&mut self, count: usize, records: usize, bytes: usize) {
         for _ in 0..count {
             let sequence = self.model.len() * 10;
             let producer = Producer {
@@ -215,17 +215,17 @@ impl World {
         }
     }
 
-    pub fn settle(&self) {
+    pub(crate) fn settle(&self) {
         self.executor.settle();
         self.log.check();
     }
 
-    pub fn checkpoint(&self) {
+    pub(crate) fn checkpoint(&self) {
         self.executor.run(self.store.checkpoint(NOW)).unwrap();
     }
 
     /// Power off and on: unsynced bytes and tasks are gone.
-    pub fn crash(self) -> Self {
+    pub(crate) fn crash(self) -> Self {
         self.executor.drop_tasks();
         self.disk.crash();
         let Self { disk, executor, settings, model, log, store, .. } = self;
@@ -234,7 +234,7 @@ impl World {
     }
 
     /// Stops cleanly, marker included.
-    pub fn stop(self) -> Stopped {
+    pub(crate) fn stop(self) -> Stopped {
         self.executor.run(async {
             self.store.close(NOW).await.unwrap();
             directory::write_clean_stop(&self.disk).await.unwrap();
@@ -244,7 +244,11 @@ impl World {
         Stopped { disk, executor, settings, model }
     }
 
-    pub fn read_at(&self, from: Offset, bytes_max: usize) -> Result<(Vec<u8>, Offset), ReadError> {
+    pub(crate) fn read_at(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+    ) -> Result<(Vec<u8>, Offset), ReadError> {
         let request = ReadRequest {
             from,
             end: self.log.ends().durable(),
@@ -258,7 +262,7 @@ impl World {
     }
 
     /// Reads everything and compares it with what was appended.
-    pub fn verify(&self, bytes_max: usize) {
+    pub(crate) fn verify(&self, bytes_max: usize) {
         let mut from = self.log.ends().log_start();
         let mut read = Vec::new();
         while from < self.log.ends().durable() {
@@ -279,26 +283,22 @@ impl World {
         assert!(read == expected, "bytes differ");
     }
 
-    pub fn header(&self, index: usize) -> BatchHeader {
-        BatchHeader::parse(&self.model[index]).unwrap()
-    }
-
-    pub fn files(&self, suffix: &str) -> Vec<String> {
+    pub(crate) fn files(&self, suffix: &str) -> Vec<String> {
         let names = self.disk.names(DIRECTORY);
         names.into_iter().filter(|name| name.ends_with(suffix)).collect()
     }
 }
 
 /// A node that is not running.
-pub struct Stopped {
-    pub disk: MemoryDisk,
-    pub executor: TestExecutor,
-    pub settings: Settings,
-    pub model: Vec<Vec<u8>>,
+pub(crate) struct Stopped {
+    pub(crate) disk: MemoryDisk,
+    pub(crate) executor: TestExecutor,
+    pub(crate) settings: Settings,
+    pub(crate) model: Vec<Vec<u8>>,
 }
 
 impl Stopped {
-    pub fn start(self) -> World {
+    pub(crate) fn start(self) -> World {
         World::open(self.disk, self.executor, self.settings, self.model)
     }
 }

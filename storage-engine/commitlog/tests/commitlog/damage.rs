@@ -1,0 +1,183 @@
+//! Bytes that rot: exactly the batch that is hit is refused, indexes are made again, everything else is served.
+
+use commitlog::ReadError;
+use record::{BatchHeader, Codec, Offset, Timestamp};
+
+use crate::support::world::{DIRECTORY, NOW, Settings, Stopped, World, batch};
+
+fn sealed_world() -> World {
+    let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
+    let mut world = World::new(settings);
+    for index in 0..120 {
+        world.append_synced(&batch(Codec::None, NOW.0 + index * 10, 2, 900));
+    }
+    world.settle();
+    world.checkpoint();
+    assert!(world.log.segment_count() >= 3);
+    world
+}
+
+/// Reads batch by batch: bytes, or the offsets that are refused.
+fn read_all(world: &World) -> Vec<Result<Vec<u8>, std::ops::Range<Offset>>> {
+    let mut from = Offset(0);
+    let mut found = Vec::new();
+    while from < world.log.ends().durable() {
+        match world.read_at(from, 1) {
+            Ok((bytes, next)) => {
+                found.push(Ok(bytes));
+                from = next;
+            }
+            Err(ReadError::Damaged { range }) => {
+                from = range.end;
+                found.push(Err(range));
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+    found
+}
+
+#[test]
+fn one_flipped_bit_in_a_sealed_segment_costs_one_batch() {
+    let size = sealed_world().model[0].len();
+    // Every field of the header, and the records.
+    for bit in (0..61 * 8).step_by(3).chain([61 * 8 + 5, size * 8 - 1]) {
+        for hit in [0, 5, 14] {
+            let world = sealed_world();
+            let position: usize = world.model[..hit].iter().map(Vec::len).sum();
+            let path = format!("{DIRECTORY}/{:020}.log", 0);
+            world.disk.edit(&path, |bytes| bytes[position + bit / 8] ^= 1 << (bit % 8));
+            let header = BatchHeader::parse(&world.model[hit]).unwrap();
+            let refused = header.base_offset..header.next_offset();
+            for world in [world.crash(), sealed_again(hit, bit).stop().start()] {
+                let found = read_all(&world);
+                let expected: Vec<_> = world
+                    .model
+                    .iter()
+                    .enumerate()
+                    .map(
+                        |(at, bytes)| {
+                            if at == hit { Err(refused.clone()) } else { Ok(bytes.clone()) }
+                        },
+                    )
+                    .collect();
+                assert!(found == expected, "batch {hit}, bit {bit}");
+                let [damage] = &world.store.damage()[..] else {
+                    panic!("batch {hit}, bit {bit}: {:?}", world.store.damage())
+                };
+                assert_eq!(damage.offsets, refused);
+                assert_eq!(damage.positions.start, position as u64);
+            }
+        }
+    }
+}
+
+fn sealed_again(hit: usize, bit: usize) -> World {
+    let world = sealed_world();
+    let position: usize = world.model[..hit].iter().map(Vec::len).sum();
+    let path = format!("{DIRECTORY}/{:020}.log", 0);
+    world.disk.edit(&path, |bytes| bytes[position + bit / 8] ^= 1 << (bit % 8));
+    world
+}
+
+#[test]
+fn the_rest_of_a_segment_is_served_after_a_hole() {
+    let world = sealed_world();
+    let position: usize = world.model[..7].iter().map(Vec::len).sum();
+    let to: usize = world.model[..10].iter().map(Vec::len).sum();
+    let path = format!("{DIRECTORY}/{:020}.log", 0);
+    world.disk.edit(&path, |bytes| bytes[position + 1..to - 1].fill(0x55));
+    let world = world.crash();
+    let found = read_all(&world);
+    assert_eq!(found.len(), world.model.len() - 2);
+    assert_eq!(found[7], Err(Offset(14)..Offset(20)));
+    assert_eq!(found[8].as_ref().unwrap(), &world.model[10]);
+}
+
+fn damage_indexes(stopped: &Stopped, damage: impl Fn(&mut Vec<u8>)) {
+    for name in stopped.disk.names(DIRECTORY) {
+        if name.ends_with("index") {
+            stopped.disk.edit(&format!("{DIRECTORY}/{name}"), &damage);
+        }
+    }
+}
+
+#[test]
+fn a_damaged_index_is_made_again_and_every_answer_is_right() {
+    type Damage = (&'static str, fn(&mut Vec<u8>));
+    let kinds: [Damage; 7] = [
+        ("zeroed", |bytes| bytes.fill(0)),
+        ("seven bytes", |bytes| bytes.truncate(7)),
+        ("empty", Vec::clear),
+        ("half", |bytes| bytes.truncate(bytes.len() / 48 * 24)),
+        ("random", |bytes| {
+            let mut state = 12345_u32;
+            for byte in bytes.iter_mut() {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                *byte = (state >> 24) as u8;
+            }
+        }),
+        ("shifted", |bytes| {
+            for byte in bytes.iter_mut().skip(7).step_by(8) {
+                *byte = byte.wrapping_add(1);
+            }
+        }),
+        ("long", |bytes| bytes.extend_from_slice(&[0xff; 24])),
+    ];
+    for (name, damage) in kinds {
+        let stopped = sealed_world().stop();
+        damage_indexes(&stopped, damage);
+        let world = stopped.start();
+        for (index, expected) in world.model.iter().enumerate().rev() {
+            let (bytes, _) = world.read_at(Offset(index as i64 * 2 + 1), 1).unwrap();
+            assert!(&bytes == expected, "{name}: batch {index}");
+            let target = Timestamp(NOW.0 + index as i64 * 10 + 1);
+            let found = world
+                .executor
+                .run(world.log.offset_for_timestamp(target, world.log.ends().durable()))
+                .unwrap()
+                .unwrap();
+            assert_eq!(found.offset, Offset(index as i64 * 2 + 1), "{name}");
+        }
+        world.settle();
+        assert_eq!(world.store.damage(), [], "{name}");
+    }
+}
+
+#[test]
+fn deleted_indexes_come_back() {
+    let stopped = sealed_world().stop();
+    let names: Vec<String> =
+        stopped.disk.names(DIRECTORY).into_iter().filter(|name| name.ends_with("index")).collect();
+    let path = |name: &str| format!("{DIRECTORY}/{name}");
+    let before: Vec<Vec<u8>> =
+        names.iter().map(|name| stopped.disk.edit(&path(name), |bytes| bytes.clone())).collect();
+    for name in &names {
+        stopped.disk.delete(&path(name));
+    }
+    let world = stopped.start();
+    world.settle();
+    let stopped = world.stop();
+    for (name, before) in names.iter().zip(before) {
+        let after = stopped.disk.edit(&path(name), |bytes| bytes.clone());
+        assert!(after == before, "{name}");
+    }
+}
+
+#[test]
+fn an_index_ahead_of_its_log_proves_nothing() {
+    let mut stopped = sealed_world().stop();
+    let names = stopped.disk.names(DIRECTORY);
+    let newest = names.iter().rfind(|name| name.ends_with(".log")).unwrap();
+    let cut: usize = stopped.model[117..].iter().map(Vec::len).sum();
+    let path = format!("{DIRECTORY}/{newest}");
+    stopped.disk.edit(&path, |bytes| bytes.truncate(bytes.len() - cut));
+    stopped.model.truncate(117);
+    let mut world = stopped.start();
+    assert_eq!(world.log.ends().durable(), Offset(234));
+    for index in 0..20 {
+        world.append_synced(&batch(Codec::None, NOW.0 + 2000 + index, 2, 1900));
+    }
+    let world = world.stop().start();
+    world.verify(3000);
+}

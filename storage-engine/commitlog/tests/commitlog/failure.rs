@@ -1,0 +1,103 @@
+//! Disks that refuse: the log is read-only, says so, and serves what it held.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use commitlog::{AppendError, DiskError, Ends, IoStage, LogFailure, LogListener};
+use record::{BatchHeader, Codec, LeaderEpoch, Offset};
+
+use crate::support::world::{NOW, Settings, World, batch};
+
+#[derive(Default)]
+struct Heard(RefCell<(Vec<Ends>, Vec<LogFailure>)>);
+
+impl LogListener for Heard {
+    fn progressed(&self, ends: Ends) {
+        self.0.borrow_mut().0.push(ends);
+    }
+    fn failed(&self, failure: LogFailure) {
+        self.0.borrow_mut().1.push(failure);
+    }
+}
+
+fn fails(break_disk: impl Fn(&World), failure: LogFailure, refused: AppendError) {
+    let mut world = World::new(Settings::default());
+    world.fill(5, 1, 100);
+    let heard = Rc::new(Heard::default());
+    world.log.set_listener(heard.clone());
+    break_disk(&world);
+    let bytes = batch(Codec::None, NOW.0, 1, 100);
+    let header = BatchHeader::parse(&bytes).unwrap();
+    world.log.append(NOW, LeaderEpoch(0), &header, &bytes).unwrap();
+    let log = world.log.clone();
+    assert_eq!(world.executor.run(log.durable_through(Offset(5))), Err(failure));
+    assert_eq!(heard.0.borrow().1, [failure]);
+    assert_eq!(world.log.append(NOW, LeaderEpoch(0), &header, &bytes), Err(refused));
+    assert_eq!(world.log.ends().durable(), Offset(5));
+    world.verify(1 << 20);
+    world.checkpoint();
+    // What was held is there after the restart, and the log takes appends.
+    let mut world = world.crash();
+    world.verify(1 << 20);
+    world.fill(2, 1, 100);
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_failed_write_ends_appends() {
+    let failure = LogFailure::Io { stage: IoStage::Write, errno: 5 };
+    fails(
+        |world| world.disk.fail_writes_of(".log", DiskError::Io { errno: 5 }),
+        failure,
+        AppendError::ReadOnly { failure },
+    );
+}
+
+#[test]
+fn a_failed_sync_ends_appends() {
+    let failure = LogFailure::Io { stage: IoStage::Sync, errno: 5 };
+    fails(|world| world.disk.fail_syncs_of(".log"), failure, AppendError::ReadOnly { failure });
+}
+
+#[test]
+fn a_full_disk_ends_appends_and_is_named() {
+    fails(
+        |world| world.disk.fail_writes_of(".log", DiskError::NoSpace),
+        LogFailure::NoSpace,
+        AppendError::NoSpace,
+    );
+}
+
+#[test]
+fn progress_is_told_in_order() {
+    let mut world = World::new(Settings::default());
+    let heard = Rc::new(Heard::default());
+    world.log.set_listener(heard.clone());
+    for _ in 0..200 {
+        world.append(&batch(Codec::None, NOW.0, 1, 1000));
+    }
+    world.sync();
+    let heard = heard.0.borrow();
+    assert!(heard.0.len() >= 2);
+    for pair in heard.0.windows(2) {
+        assert!(pair[0].written() <= pair[1].written());
+        assert!(pair[0].durable() <= pair[1].durable());
+    }
+    assert_eq!(heard.0.last().unwrap().durable(), Offset(200));
+    assert_eq!(heard.1, []);
+}
+
+#[test]
+fn a_stop_makes_lasting_what_was_accepted_and_refuses_more() {
+    let mut world = World::new(Settings::default());
+    for _ in 0..50 {
+        world.append(&batch(Codec::None, NOW.0, 1, 3000));
+    }
+    let (log, bytes) = (world.log.clone(), batch(Codec::None, NOW.0, 1, 10));
+    let world = world.stop().start();
+    let header = BatchHeader::parse(&bytes).unwrap();
+    let refused = log.append(NOW, LeaderEpoch(0), &header, &bytes);
+    assert_eq!(refused, Err(AppendError::ReadOnly { failure: LogFailure::Closed }));
+    assert_eq!(world.log.ends().durable(), Offset(50));
+    world.verify(1 << 20);
+}

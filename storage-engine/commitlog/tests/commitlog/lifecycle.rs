@@ -1,0 +1,137 @@
+//! Logs come and go: deletion frees the name at once, strays are kept, identities are checked.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use commitlog::{CheckpointMap, ReadError, checkpoint, directory};
+use record::{Codec, Offset, TopicId};
+
+use crate::support::MemoryDisk;
+use crate::support::world::{
+    DIRECTORY, LastBatches, NOW, Settings, TOPIC, World, batch, identity, new_ids, open_store,
+};
+
+#[test]
+fn a_deleted_log_frees_its_name_and_its_successor_starts_empty() {
+    let mut world = World::new(Settings::default());
+    world.fill(60, 2, 1000);
+    world.checkpoint();
+    for _ in 0..20 {
+        world.append(&batch(Codec::None, NOW.0, 1, 5000));
+    }
+    let (old, next) = (world.log.clone(), TopicId([3; 16]));
+    let log = world.executor.run(async {
+        world.store.delete_log(old.clone()).await.unwrap();
+        let fold = Rc::new(RefCell::new(LastBatches::default()));
+        let options = world.settings.options;
+        let (log, report) = world.store.open_log(identity(next), options, fold, NOW).await.unwrap();
+        assert!(report.is_new);
+        log
+    });
+    world.log = log;
+    world.model.clear();
+    world.fill(5, 1, 100);
+    let request = commitlog::ReadRequest {
+        from: Offset(0),
+        end: Offset(5),
+        bytes_max: 10,
+        minimum: commitlog::AtLeastOneBatch::Yes,
+    };
+    let read = world.executor.run(old.read(request));
+    assert!(matches!(read, Err(ReadError::Closed)), "{read:?}");
+    world.settle();
+    assert_eq!(world.disk.names("deleted"), Vec::<String>::new());
+    world.verify(1 << 20);
+    // Both copies: the older one still holds the entry, which is of no use to anybody.
+    world.checkpoint();
+    world.checkpoint();
+    let map = world.executor.run(CheckpointMap::load(&world.disk)).unwrap().0;
+    assert_eq!(map.get(&identity(TOPIC).topic_partition()).map(|entry| entry.end), None);
+    assert!(map.get(&identity(next).topic_partition()).is_some());
+}
+
+#[test]
+fn unknown_directories_are_moved_aside_and_known_ones_stay() {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 100);
+    let (disk, executor) = (world.disk.clone(), world.executor.clone());
+    let known =
+        executor.run(directory::sweep_unknown(&disk, |name| (name == "orders-0").then_some(TOPIC)));
+    assert_eq!(known, Ok(Vec::new()));
+    drop(world);
+    let reports = executor.run(directory::sweep_unknown(&disk, |_| None)).unwrap();
+    assert_eq!(reports.len(), 1);
+    assert_eq!(reports[0].topic_id, Some(TOPIC));
+    assert_eq!(disk.names("topics"), Vec::<String>::new());
+    assert!(disk.names(&reports[0].to).contains(&format!("{:020}.log", 0)));
+    assert!(!disk.names(&reports[0].to).is_empty());
+}
+
+#[test]
+fn a_damaged_identity_is_refused_and_a_missing_one_never_invented() {
+    let mut world = World::new(Settings::default());
+    world.fill(1, 1, 10);
+    let (disk, executor) = (world.disk.clone(), world.executor.clone());
+    drop(world);
+    let open = || executor.run(directory::open_or_create(&disk, new_ids));
+    assert!(open().is_ok_and(|opened| !opened.is_new));
+    disk.edit("meta.properties", |bytes| bytes[20] ^= 1);
+    let refused = open().unwrap_err().to_string();
+    assert!(refused.contains("meta.properties: byte "), "{refused}");
+    disk.edit("meta.properties", Vec::clear);
+    assert!(open().is_err());
+    disk.delete("meta.properties");
+    let refused = open().unwrap_err().to_string();
+    assert!(refused.contains("missing"), "{refused}");
+    assert!(disk.names(DIRECTORY).contains(&format!("{:020}.log", 0)));
+}
+
+#[test]
+fn an_empty_directory_becomes_a_data_directory() {
+    let (disk, executor) = (MemoryDisk::default(), crate::support::TestExecutor::default());
+    let open = || executor.run(directory::open_or_create(&disk, new_ids)).unwrap();
+    let first = open();
+    assert!(first.is_new);
+    disk.crash();
+    let second = open();
+    assert!(!second.is_new);
+    assert_eq!(second.cluster_id, first.cluster_id);
+}
+
+#[test]
+fn files_of_vanished_shards_go_when_told() {
+    let mut world = World::new(Settings { shard: "1", ..Settings::default() });
+    world.fill(3, 1, 100);
+    world.checkpoint();
+    world.settings.shard = "0";
+    let mut world = world.crash();
+    world.checkpoint();
+    assert_eq!(world.disk.names("checkpoints"), ["0.a", "1.a"]);
+    let removed = world.executor.run(checkpoint::remove_vanished(&world.disk, &["0"]));
+    assert_eq!(removed, Ok(1));
+    world.fill(3, 1, 100);
+    let world = world.crash();
+    world.verify(1 << 20);
+}
+
+#[test]
+fn the_store_keeps_entries_of_logs_that_are_not_open_yet() {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 100);
+    world.checkpoint();
+    let (disk, executor, settings) =
+        (world.disk.clone(), world.executor.clone(), world.settings.clone());
+    drop(world);
+    executor.run(async {
+        let (store, _) = open_store(&disk, &executor, &settings).await;
+        store.checkpoint(NOW).await.unwrap();
+        store.checkpoint(NOW).await.unwrap();
+        let map = CheckpointMap::load(&disk).await.unwrap().0;
+        let log = identity(TOPIC).topic_partition();
+        assert_eq!(map.get(&log).unwrap().end, Offset(3));
+        store.retain_entries(|_| false);
+        store.checkpoint(NOW).await.unwrap();
+        store.checkpoint(NOW).await.unwrap();
+        assert!(CheckpointMap::load(&disk).await.unwrap().0.is_empty());
+    });
+}

@@ -1,0 +1,113 @@
+//! Look-ups by time against a model that looks at every record.
+
+use commitlog::{LogOptions, TimestampedOffset};
+use record::{
+    BatchBuilder, BatchHeader, BatchView, Codec, NewRecord, Offset, Records, Timestamp, Workspace,
+    decompress,
+};
+
+use crate::support::world::{Settings, World};
+
+/// Every record of the world: offset and timestamp.
+fn records(world: &World) -> Vec<(Offset, Timestamp)> {
+    let mut found = Vec::new();
+    for bytes in &world.model {
+        let view = BatchView::parse(bytes).unwrap();
+        let header: &BatchHeader = view.header();
+        let codec = header.codec().unwrap();
+        let plain = if codec == Codec::None {
+            view.record_bytes().to_vec()
+        } else {
+            decompress(codec, view.record_bytes(), 1 << 20, &mut Workspace::new()).unwrap()
+        };
+        for record in Records::new(header, &plain) {
+            let record = record.unwrap();
+            found.push((record.offset(header), record.timestamp(header)));
+        }
+    }
+    found
+}
+
+fn world(tail_cache_bytes: usize) -> World {
+    let options =
+        LogOptions { segment_bytes: 6000, index_interval_bytes: 300, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, tail_cache_bytes, ..Settings::default() });
+    let mut state = 7_u64;
+    for index in 0..300_usize {
+        let codec = Codec::ALL[index % 5];
+        let mut builder = BatchBuilder::new(codec);
+        for _ in 0..1 + index % 4 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            // Rising, with jumps back and a few far ahead.
+            let jitter = (state >> 40) as i64 % 50;
+            let far = if index % 97 == 50 { 1000 } else { 0 };
+            builder.append(&NewRecord {
+                timestamp: Timestamp(index as i64 * 10 + jitter + far),
+                value: Some(&[7; 40]),
+                ..NewRecord::default()
+            });
+        }
+        world.append_synced(&builder.build());
+    }
+    world
+}
+
+fn check(world: &World) {
+    let records = records(world);
+    let end = world.log.ends().durable();
+    for end in [end, Offset(end.0 / 2), Offset(1), Offset(0)] {
+        for target in (-1..4200).step_by(7) {
+            let expected = records
+                .iter()
+                .find(|(_, timestamp)| timestamp.0 >= target)
+                .filter(|(offset, _)| *offset < end)
+                .map(|found| found.0);
+            let found =
+                world.executor.run(world.log.offset_for_timestamp(Timestamp(target), end)).unwrap();
+            assert_eq!(found.map(|found| found.offset), expected, "target {target} end {end}");
+        }
+    }
+}
+
+#[test]
+fn the_first_record_at_or_after_a_time_is_found_hot_cold_and_after_restarts() {
+    check(&world(1 << 20));
+    let cold = world(0);
+    check(&cold);
+    cold.settle();
+    check(&cold);
+    let cold = cold.stop().start();
+    check(&cold);
+    cold.checkpoint();
+    let mut cold = cold.crash();
+    check(&cold);
+    cold.fill(3, 1, 100);
+    check(&cold.crash());
+}
+
+#[test]
+fn the_record_with_the_largest_time_is_the_first_of_its_kind() {
+    for tail_cache_bytes in [1 << 20, 0] {
+        let world = world(tail_cache_bytes);
+        world.settle();
+        let records = records(&world);
+        for end in (0..=world.log.ends().durable().0).step_by(13) {
+            // Only whole batches count below the end.
+            let visible = world
+                .model
+                .iter()
+                .map(|batch| BatchHeader::parse(batch).unwrap().next_offset())
+                .filter(|next| next.0 <= end)
+                .max()
+                .unwrap_or(Offset(0));
+            let visible: Vec<_> = records.iter().filter(|(offset, _)| *offset < visible).collect();
+            let largest = visible.iter().map(|(_, timestamp)| *timestamp).max();
+            let expected = largest.map(|largest| {
+                visible.iter().find(|(_, timestamp)| *timestamp == largest).unwrap().0
+            });
+            let found: Option<TimestampedOffset> =
+                world.executor.run(world.log.offset_of_max_timestamp(Offset(end))).unwrap();
+            assert_eq!(found.map(|found| found.offset), expected, "end {end}");
+        }
+    }
+}
