@@ -67,6 +67,9 @@ pub use topic_name::{
 };
 
 /// What a request leads to.
+///
+/// Order   apply the records, or learn that they failed, before the next request is decided: a decision counts on nothing
+///         having changed since.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Decision<Reply> {
     /// To be appended to the metadata log as one batch; none where nothing changes.

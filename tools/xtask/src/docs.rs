@@ -29,11 +29,23 @@ enum Extent {
     Marked,
 }
 
-const PAGES: [Page; 1] = [Page {
-    path: "docs/protocol.md",
-    extent: Extent::Whole,
-    generate: wire::docs::protocol_markdown,
-}];
+const PAGES: [Page; 2] = [
+    Page {
+        path: "docs/protocol.md",
+        extent: Extent::Whole,
+        generate: wire::docs::protocol_markdown,
+    },
+    Page { path: "docs/operations.md", extent: Extent::Marked, generate: options_and_metrics },
+];
+
+/// What an operator can set and see.
+fn options_and_metrics() -> String {
+    let options = broker::config::docs::operations_options_markdown();
+    let metrics = broker::metrics::docs::operations_metrics_markdown();
+    format!(
+        "{options}\n## Metrics\n\n`/metrics` on `admin.listen`, as Prometheus text.\n\n{metrics}"
+    )
+}
 
 impl Page {
     /// What `text` should be; `None` where the markers are lost.
