@@ -24,6 +24,7 @@ mod platform;
 mod preflight;
 mod pulse;
 mod run;
+mod signals;
 mod stop;
 #[cfg(test)]
 mod testing;

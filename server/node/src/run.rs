@@ -4,7 +4,7 @@
 //! was given. Must never leave a core running after `run` returns.
 //!
 //! ```text
-//! run ─ checks ─ lock ─ signals blocked ─┬─ thread data-0 ─ executor ─ prime disk ─ join mesh ─ data_core(context)
+//! run ─ checks ─ lock ─ signals caught ──┬─ thread data-0 ─ executor ─ prime disk ─ join mesh ─ data_core(context)
 //!                                        ├─ thread data-1 ─ …
 //!                                        └─ thread control ─ … ─ control(context)
 //!     ─ waits: a signal or a core's end ─► stop signal ─► joins all ─► reason
@@ -23,8 +23,7 @@ use futures_lite::FutureExt;
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::disk::{FREE_LIST_BYTES, GlommioDisk};
 use crate::exit::ExitReason;
@@ -33,6 +32,7 @@ use crate::mesh::{CoreMesh, MeshSeat, seats};
 use crate::platform::{CorePlatform, panic_text};
 use crate::preflight::{self, DirectoryKind, StartError};
 use crate::pulse::{Watch, counted};
+use crate::signals::{Blocked, Signals};
 use crate::stop::StopSignal;
 use crate::topology::{self, ShardCount};
 
@@ -117,7 +117,7 @@ where
     let open_files_max = preflight::raise_open_files();
     let directory_kind = preflight::check_directory(&options.data_dir)?;
     let _lock = DirectoryLock::acquire(&options.data_dir)?;
-    let signals = Signals::block()?;
+    let signals = Signals::catch().map_err(|errno| StartError::Signals { errno })?;
     let placement = topology::placement(options.shards, &topology::cpus());
     let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");
     let mut seats = seats(shard_count + 1, options.mesh_message_count_max);
@@ -136,14 +136,23 @@ where
         directory_kind,
         open_files_max,
     };
-    for (shard, (seat, cpu)) in seats.into_iter().zip(placement).enumerate() {
-        let name = format!("data-{shard}");
-        let plan = plan(name, cpu, options.io_memory_bytes, options.ring_depth);
-        cores.start(plan, seat, data_core.clone())?;
+    let start = || {
+        let _blocked = Blocked::here().map_err(|errno| StartError::Signals { errno })?;
+        for (shard, (seat, cpu)) in seats.into_iter().zip(placement).enumerate() {
+            let name = format!("data-{shard}");
+            let plan = plan(name, cpu, options.io_memory_bytes, options.ring_depth);
+            cores.start(plan, seat, data_core.clone())?;
+        }
+        let plan = plan("control".to_owned(), None, SMALL_IO_MEMORY_BYTES, SMALL_RING_DEPTH);
+        cores.start(plan, control_seat, control)
+    };
+    let started = start();
+    if started.is_err() {
+        // The seats of the cores that did not start are gone by now, so the others come to their end.
+        cores.stop.request();
     }
-    let plan = plan("control".to_owned(), None, SMALL_IO_MEMORY_BYTES, SMALL_RING_DEPTH);
-    cores.start(plan, control_seat, control)?;
-    cores.wait()
+    let ended = cores.wait();
+    started.and(ended)
 }
 
 /// Runs one future on an executor of its own in this thread: client commands and tests.
@@ -263,39 +272,6 @@ fn unusable(path: &Path, error: &commitlog::DiskError) -> StartError {
     StartError::DirectoryUnusable { path: path.to_owned(), source }
 }
 
-/// The signals that ask for a stop, as a descriptor.
-#[derive(Debug)]
-struct Signals {
-    descriptor: SignalFd,
-    before: SigSet,
-}
-
-impl Signals {
-    /// Blocks them in this thread, and so in every thread it starts.
-    fn block() -> Result<Self, StartError> {
-        let failed = |errno| StartError::Signals { errno };
-        let mut mask = SigSet::empty();
-        mask.add(Signal::SIGTERM);
-        mask.add(Signal::SIGINT);
-        let before = SigSet::thread_get_mask().map_err(failed)?;
-        mask.thread_block().map_err(failed)?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let descriptor = SignalFd::with_flags(&mask, flags).map_err(failed)?;
-        Ok(Self { descriptor, before })
-    }
-
-    fn next(&self) -> Option<Signal> {
-        let info = self.descriptor.read_signal().ok().flatten()?;
-        i32::try_from(info.ssi_signo).ok().and_then(|number| Signal::try_from(number).ok())
-    }
-}
-
-impl Drop for Signals {
-    fn drop(&mut self) {
-        let _ = self.before.thread_set_mask();
-    }
-}
-
 /// How one core ended.
 type CoreEnd = (String, Result<ExitReason, StartError>);
 
@@ -325,6 +301,7 @@ impl Drop for EndNotice {
 /// The running cores.
 struct Cores {
     signals: Signals,
+    signal_count: u32,
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
     ends_in: Sender<CoreEnd>,
@@ -338,7 +315,8 @@ impl Cores {
         let wake = EventFd::from_flags(flags).map_err(|errno| StartError::Signals { errno })?;
         let (ends_in, ends) = channel();
         let wake = Arc::new(wake);
-        Ok(Self { signals, stop: StopSignal::default(), threads: Vec::new(), ends_in, ends, wake })
+        let stop = StopSignal::default();
+        Ok(Self { signals, signal_count: 0, stop, threads: Vec::new(), ends_in, ends, wake })
     }
 
     fn start<Message, Main, MainFuture>(
@@ -364,17 +342,11 @@ impl Cores {
             let end = plan.run(seat, stop, main);
             notice.note((name, end));
         };
-        let thread = std::thread::Builder::new().name(name.clone()).spawn(life);
-        let thread =
-            thread.map_err(|error| StartError::Core { core: name, cause: error.to_string() });
-        match thread {
-            Ok(thread) => self.threads.push(thread),
-            Err(error) => {
-                // The seats of the cores that will not start are dropped by the caller: the others can then end.
-                self.stop.request();
-                return Err(error);
-            }
-        }
+        let thread = std::thread::Builder::new()
+            .name(name.clone())
+            .spawn(life)
+            .map_err(|error| StartError::Core { core: name, cause: error.to_string() })?;
+        self.threads.push(thread);
         Ok(())
     }
 
@@ -408,7 +380,7 @@ impl Cores {
     /// Until a signal or an end arrives.
     fn sleep(&self) {
         let mut sources = [
-            PollFd::new(self.signals.descriptor.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.signals.as_fd(), PollFlags::POLLIN),
             PollFd::new(self.wake.as_fd(), PollFlags::POLLIN),
         ];
         // Interrupted or not: the caller looks at both anyway.
@@ -416,13 +388,15 @@ impl Cores {
         let _ = self.wake.read();
     }
 
-    fn take_signals(&self) {
-        while let Some(signal) = self.signals.next() {
-            if self.stop.is_requested() {
-                tracing::warn!(%signal, "a second signal: ending at once, the next start recovers");
+    fn take_signals(&mut self) {
+        let (count, signal) = self.signals.take();
+        for _ in 0..count {
+            self.signal_count += 1;
+            if self.signal_count > 1 {
+                tracing::warn!(signal, "a second signal: ending at once, the next start recovers");
                 std::process::exit(i32::from(ExitReason::Forced.number()));
             }
-            tracing::info!(%signal, "stopping; a second signal ends at once");
+            tracing::info!(signal, "stopping; a second signal ends at once");
             self.stop.request();
         }
     }

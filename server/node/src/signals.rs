@@ -1,0 +1,98 @@
+//! SIGTERM and SIGINT as something to wait for.
+//!
+//! Owns the handlers while a node runs. The handler only counts on an eventfd, which is all that a signal allows. The threads
+//! of the cores block both signals: an interrupted wait would end glommio's loop with a panic. Must never be used by two
+//! nodes of one process at once.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+
+const CAUGHT: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+
+/// Where the handler counts; -1 while no node runs.
+static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
+/// The number of the last signal, for the log.
+static LAST: AtomicI32 = AtomicI32::new(0);
+
+extern "C" fn count(signal: libc::c_int) {
+    LAST.store(signal, Ordering::Relaxed);
+    let errno = Errno::last_raw();
+    let one = 1_u64.to_ne_bytes();
+    // SAFETY: write(2) may be called in a handler; `one` is 8 readable bytes, and the descriptor is an eventfd or -1, which
+    // fails harmlessly.
+    unsafe { libc::write(DESCRIPTOR.load(Ordering::Relaxed), one.as_ptr().cast(), one.len()) };
+    // The interrupted thread may be about to look at its own.
+    Errno::set_raw(errno);
+}
+
+/// The handlers, installed until dropped.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    counter: EventFd,
+    before: Vec<(Signal, SigAction)>,
+}
+
+impl Signals {
+    pub(crate) fn catch() -> Result<Self, Errno> {
+        let counter = EventFd::from_flags(EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC)?;
+        DESCRIPTOR.store(counter.as_fd().as_raw_fd(), Ordering::Relaxed);
+        let action =
+            SigAction::new(SigHandler::Handler(count), SaFlags::SA_RESTART, SigSet::empty());
+        let mut signals = Self { counter, before: Vec::new() };
+        for signal in CAUGHT {
+            // SAFETY: `count` calls nothing that a signal handler may not call.
+            let before = unsafe { sigaction(signal, &action) }?;
+            signals.before.push((signal, before));
+        }
+        Ok(signals)
+    }
+
+    /// How many arrived since the last call, and the last one's name.
+    pub(crate) fn take(&self) -> (u64, &'static str) {
+        let count = self.counter.read().unwrap_or(0);
+        let name = Signal::try_from(LAST.load(Ordering::Relaxed)).map_or("signal", Signal::as_str);
+        (count, name)
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.counter.as_fd()
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for (signal, before) in &self.before {
+            // SAFETY: this is the action that stood before ours.
+            let _ = unsafe { sigaction(*signal, before) };
+        }
+        DESCRIPTOR.store(-1, Ordering::Relaxed);
+    }
+}
+
+/// Keeps the signals away from the threads started while it lives.
+#[derive(Debug)]
+pub(crate) struct Blocked {
+    before: SigSet,
+}
+
+impl Blocked {
+    pub(crate) fn here() -> Result<Self, Errno> {
+        let before = SigSet::thread_get_mask()?;
+        let mask: SigSet = CAUGHT.into_iter().collect();
+        mask.thread_block()?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        let _ = self.before.thread_set_mask();
+    }
+}
