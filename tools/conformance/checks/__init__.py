@@ -37,7 +37,9 @@ class Context:
     def topic(self, name: str, partitions: int = 1, **config: str) -> str:
         """Creates a topic whose name no other check uses; `_` in a key stands for `.`."""
         topic = self.name(name)
-        settings = {key.replace("_", "."): value for key, value in config.items()}
+        # For ever: checks use fixed timestamps of years ago, and Kafka's default is a week.
+        settings = {"retention.ms": "-1"}
+        settings.update({key.replace("_", "."): value for key, value in config.items()})
         create_topic(self.bootstrap, topic, partitions, settings)
         if not self.broker.launch.is_corelog:
             self._wait_for_leaders(topic, partitions)

@@ -44,7 +44,7 @@ def ready_and_small(context: Context) -> str:
     )
     fastest = min(seconds)
     expect(fastest <= READY_SECONDS_MAX, f"ready after {1000 * fastest:.0f} ms at best of {STARTS}")
-    return f"ready {1000 * fastest:.0f}–{1000 * max(seconds):.0f} ms, idle {max(rss) / 1e6:.1f} MB"
+    return f"ready {1000 * fastest:.0f}-{1000 * max(seconds):.0f} ms, idle {max(rss) / 1e6:.1f} MB"
 
 
 def ordinary_user(context: Context) -> str:
