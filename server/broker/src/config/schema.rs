@@ -211,9 +211,8 @@ pub static OPTIONS: [ConfigOption; 37] = [
     ConfigOption {
         key: "log.roll.ms",
         allowed: Allowed::Range(1, i64::MAX),
-        default: Some("604800000"),
         is_dynamic: true,
-        doc: "Age at which a segment is closed, for topics without segment.ms.",
+        doc: "Age at which a segment is closed, for topics without segment.ms; seven days where it is not set.",
         ..MILLIS
     },
     ConfigOption {

@@ -400,6 +400,8 @@ fn describe_configs_finds_every_option_of_kafkas_and_of_ours() {
     assert_eq!(set("log.segment.bytes"), Some("2000000"));
     assert_eq!((set("log.dirs"), set("data.dir")), (Some("/x"), Some("/x")));
     assert_eq!(set("fetch.max.bytes"), None);
+    // As Kafka has it: a topic's segment.ms then names no broker option behind it.
+    assert_eq!((set("log.roll.ms"), configs["log.roll.ms"].default.as_deref()), (None, None));
     assert_eq!(configs["fetch.max.bytes"].default.as_deref(), Some("57671680"));
     assert_eq!(configs["num.io.threads"].default.as_deref(), Some("8"));
     assert_eq!(configs["ssl.key.password"].kind, ConfigType::Password);
