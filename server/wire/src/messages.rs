@@ -23,10 +23,12 @@ pub mod produce;
 
 use crate::api::ApiKey;
 use crate::decode::BodyError;
-use crate::message::Message;
+use crate::encode::{EncodeError, Encoded};
+use crate::header::{Call, ResponseHeader, encode_request, encode_response};
+use crate::message::{Message, Response};
 
 macro_rules! any_message {
-    ($(#[$doc:meta])* $any:ident { $($api:ident($type:ty),)* }) => {
+    ($(#[$doc:meta])* $any:ident, $encode:ident($frame:ty) { $($api:ident($type:ty),)* }) => {
         $(#[$doc])*
         #[derive(Debug, Clone, PartialEq)]
         #[non_exhaustive]
@@ -52,13 +54,19 @@ macro_rules! any_message {
                     $(Self::$api(message) => message.encoded_bytes(version),)*
                 }
             }
+
+            fn encode_as(&self, frame: $frame) -> Result<Encoded, EncodeError> {
+                match self {
+                    $(Self::$api(message) => $encode(frame, message),)*
+                }
+            }
         }
     };
 }
 
 any_message! {
     /// The body of a request of any API: for tools that look at whatever comes.
-    AnyRequest {
+    AnyRequest, encode_request(Call<'_>) {
         Produce(produce::ProduceRequest<'a>),
         Fetch(fetch::FetchRequest<'a>),
         ListOffsets(list_offsets::ListOffsetsRequest<'a>),
@@ -83,7 +91,7 @@ any_message! {
 
 any_message! {
     /// The body of a response of any API: for tools that look at whatever comes.
-    AnyResponse {
+    AnyResponse, encode_answer((ResponseHeader, i16)) {
         Produce(produce::ProduceResponse<'a>),
         Fetch(fetch::FetchResponse<'a>),
         ListOffsets(list_offsets::ListOffsetsResponse<'a>),
@@ -104,4 +112,26 @@ any_message! {
         DescribeCluster(describe_cluster::DescribeClusterResponse<'a>),
         DescribeTopicPartitions(describe_topic_partitions::DescribeTopicPartitionsResponse<'a>),
     }
+}
+
+impl AnyRequest<'_> {
+    /// Writes the whole frame, size field first.
+    pub fn encode(&self, call: Call<'_>) -> Result<Encoded, EncodeError> {
+        self.encode_as(call)
+    }
+}
+
+impl AnyResponse<'_> {
+    /// Writes the whole frame, size field first.
+    pub fn encode(&self, header: ResponseHeader, version: i16) -> Result<Encoded, EncodeError> {
+        self.encode_as((header, version))
+    }
+}
+
+/// [`encode_response`] with all that is not the message in one place.
+fn encode_answer<'a, M: Response<'a>>(
+    (header, version): (ResponseHeader, i16),
+    message: &M,
+) -> Result<Encoded, EncodeError> {
+    encode_response(header, version, message)
 }
