@@ -3,8 +3,26 @@
 //!
 //! It never names a runtime, a clock or a socket type: `node` and the simulator bring those.
 
+pub mod admin;
+pub mod calls;
 pub mod config;
+mod connection;
+pub mod context;
+pub mod control;
+pub mod drivers;
+pub mod endpoint;
+mod error_code;
+mod handlers;
+pub mod mesh_call;
 pub mod metrics;
+pub mod node_state;
 pub mod platform;
+pub mod refusal;
+pub mod send_path;
+pub mod shard;
+pub mod sync;
 
+pub use control::{ControlOptions, Ready, StartRefusal, run_control};
+pub use mesh_call::Message;
 pub use platform::Platform;
+pub use shard::run_data_core;

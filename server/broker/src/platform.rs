@@ -51,6 +51,9 @@ pub trait Platform: Executor {
         timeout: Duration,
     ) -> impl Future<Output = io::Result<(Self::Reader, Self::Writer)>>;
 
+    /// Resident memory of the process; 0 where the system does not say.
+    fn resident_bytes(&self) -> u64;
+
     /// CPU time this core has spent, and how long it has been running: for the busy metric.
     fn busy(&self) -> (Duration, Duration);
 }

@@ -1,12 +1,18 @@
-//! `corelog serve`: the argument surface of a node.
+//! `corelog serve`: a node, from the command line to the exit code.
 //!
-//! Owns the flags. Which keys there are, and what they mean, belongs to `broker::config`; how a node starts and ends, to
-//! `node`.
+//! Owns the flags, and the hand-over from configuration to `node` and `broker`. Which keys there are, and what they mean, belongs to
+//! `broker::config`; how a node starts and ends, to `broker::run_control` and `node::run`.
 
+use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
+use broker::config::{Config, Shards, Sources};
+use broker::{ControlOptions, Message, Platform, Ready, StartRefusal};
 use clap::Args;
+use node::{CoreContext, ExitReason, NodeOptions, ShardCount};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -40,7 +46,149 @@ pub(crate) struct ServeArgs {
 
 /// Runs a node until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
-    let _ = args;
-    eprintln!("corelog: serve is not wired yet");
-    ExitCode::from(70)
+    let config = match load(args) {
+        Ok(config) => Arc::new(config),
+        Err(message) => {
+            eprintln!("{message}");
+            return ExitReason::Config.into();
+        }
+    };
+    start_log(&config.trace_filter);
+    for warning in &config.warnings {
+        tracing::warn!("{warning}");
+    }
+    serve(&config).into()
+}
+
+fn load(args: &ServeArgs) -> Result<Config, String> {
+    let file = match &args.config {
+        Some(path) => {
+            let text = std::fs::read_to_string(path)
+                .map_err(|error| format!("corelog: {}: {error}", path.display()))?;
+            Some((path.display().to_string(), text))
+        }
+        None => None,
+    };
+    let mut flags = Vec::new();
+    let mut flag = |name, key, value: Option<String>| {
+        flags.extend(value.map(|value| (name, key, value)));
+    };
+    let data_dir = args.data_dir.as_ref().map(|path| path.display().to_string());
+    flag("--data-dir", "data.dir", data_dir);
+    flag("--listen", "listeners", args.listen.clone());
+    flag("--shards", "shards", args.shards.clone());
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let sources =
+        Sources { file, environment: environment.collect(), sets: args.settings.clone(), flags };
+    Config::load(&sources).map_err(|errors| errors.to_string())
+}
+
+/// The log goes to standard error: standard output has the `ready` line and nothing else.
+fn start_log(filter: &str) {
+    let filter = tracing_subscriber::EnvFilter::try_from_env("CORELOG_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(filter));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .init();
+}
+
+fn serve(config: &Arc<Config>) -> ExitReason {
+    let options = NodeOptions {
+        shards: match config.shards {
+            Shards::Auto => ShardCount::Auto,
+            Shards::Count(count) => NonZero::new(count).map_or(ShardCount::Auto, ShardCount::Fixed),
+        },
+        io_memory_bytes: config.io_memory_bytes,
+        free_list_bytes_max: config.io_free_list_bytes,
+        ring_depth: config.io_ring_depth,
+        spin: config.io_spin,
+        ..NodeOptions::new(&config.data_dir)
+    };
+    // Why the node did not start is told once, here, where the exit code is known too.
+    let refusal: Arc<Mutex<Option<StartRefusal>>> = Arc::default();
+    let data_core = |context: CoreContext<Message>| async move {
+        broker::run_data_core(context.platform, context.mesh).await;
+        ExitReason::Done
+    };
+    let (config, told) = (Arc::clone(config), Arc::clone(&refusal));
+    let control = move |context: CoreContext<Message>| control(context, config, told);
+    match node::run(&options, data_core, control) {
+        Ok(reason) => {
+            if let Some(refusal) = refusal.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                eprintln!("corelog: {refusal}");
+            }
+            reason
+        }
+        Err(error) => {
+            eprintln!("corelog: {error}");
+            error.reason()
+        }
+    }
+}
+
+async fn control(
+    context: CoreContext<Message>,
+    config: Arc<Config>,
+    told: Arc<Mutex<Option<StartRefusal>>>,
+) -> ExitReason {
+    let started = context.platform.monotonic().saturating_sub(since_exec());
+    let options = ControlOptions {
+        open_files_max: open_files_max(&config, context.open_files_max),
+        config,
+        shard_count: context.shard_count,
+        started,
+    };
+    let stop = context.stop.requested();
+    match broker::run_control(context.platform, context.mesh, options, stop, announce).await {
+        Ok(()) => ExitReason::Done,
+        Err(refusal) => {
+            let reason = match &refusal {
+                StartRefusal::Data(_) => ExitReason::DataRefused,
+                StartRefusal::Address(_) => ExitReason::AddressUnavailable,
+                StartRefusal::Core { .. } => ExitReason::CoreFailed,
+            };
+            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
+            reason
+        }
+    }
+}
+
+/// Half of what the process may open is left to connections.
+fn open_files_max(config: &Config, process_max: u64) -> usize {
+    let half = usize::try_from(process_max / 2).unwrap_or(usize::MAX);
+    config.open_files_max.map_or(half, |count| usize::try_from(count).unwrap_or(half).min(half))
+}
+
+/// One line on standard output, for people and for scripts that wait for it.
+fn announce(ready: &Ready) {
+    use std::io::Write as _;
+    let Ready { node_id, kafka, elapsed, .. } = ready;
+    let admin = ready.admin.map_or_else(|| "none".to_owned(), |admin| admin.to_string());
+    let ms = elapsed.as_millis();
+    let mut out = std::io::stdout().lock();
+    // Nobody reading standard output is no reason to stop serving.
+    let _ = writeln!(out, "ready node={node_id} kafka={kafka} admin={admin} ms={ms}");
+    let _ = out.flush();
+}
+
+/// Time since this process was executed, as the kernel counts it: what an operator waits for starts there and not in `main`.
+fn since_exec() -> Duration {
+    const TICKS_PER_SECOND: u64 = 100;
+    let started_ticks = || -> Option<u64> {
+        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+        // The command may contain anything; the fields start after its closing parenthesis, the 22nd is the start time.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    };
+    let uptime_ms = || -> Option<u64> {
+        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
+        let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        Some(Duration::try_from_secs_f64(seconds).ok()?.as_millis() as u64)
+    };
+    let elapsed = uptime_ms()
+        .zip(started_ticks())
+        .map(|(uptime_ms, ticks)| uptime_ms.saturating_sub(ticks * 1000 / TICKS_PER_SECOND));
+    Duration::from_millis(elapsed.unwrap_or(0))
 }

@@ -1,0 +1,300 @@
+//! What cores ask of each other, in the broker's own words.
+//!
+//! Owns the requests and answers that cross the mesh: plain data, `Send`, free of wire types and of anything that lives on one
+//! core. The same types serve a partition on the connection's own core, so that forwarding is a detour and never a second
+//! implementation. Slots tie an answer to its place in the client's request.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::{CreateOutcome, DeleteOutcome, Image, ProducerIdBlock};
+use partition::{Acks, Isolation};
+use record::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+
+use crate::control::{Changed, TopicCreation, TopicDeletion};
+use crate::metrics::Snapshot;
+use crate::node_state::NodeState;
+use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+
+/// Where in the client's request an entry stood: answers find their way back by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct EntrySlot(pub u32);
+
+/// One partition of a Produce request.
+#[derive(Debug, Clone)]
+pub struct ProduceEntry {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Exactly what the client sent for it; a sub-slice of its frame.
+    pub records: Bytes,
+}
+
+/// The partitions of one Produce request that one core owns.
+#[derive(Debug, Clone)]
+pub struct ProduceCall {
+    /// When to answer; `None` for acks=0.
+    pub acks: Option<Acks>,
+    /// How long the answer may wait for safety.
+    pub timeout: Duration,
+    /// Whether the client speaks a version that knows zstd (Produce 7 and up, RB-2).
+    pub zstd: ZstdAllowed,
+    /// The partitions, in the order of the request.
+    pub entries: Vec<ProduceEntry>,
+}
+
+/// Whether the client's request version may carry zstd.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ZstdAllowed {
+    /// It may.
+    Yes,
+    /// Error 76 otherwise.
+    No,
+}
+
+/// Where a batch went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Produced {
+    /// Offset of its first record.
+    pub base_offset: Offset,
+    /// Broker's time under LogAppendTime, else [`Timestamp::NONE`].
+    pub log_append_time: Timestamp,
+    /// First offset of the partition.
+    pub log_start: Offset,
+}
+
+/// The answer for one partition of a Produce request.
+#[derive(Debug)]
+pub struct ProduceAnswer {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// What happened.
+    pub outcome: Result<Produced, ProduceRefusal>,
+}
+
+/// One partition of a Fetch request.
+#[derive(Debug, Clone, Copy)]
+pub struct FetchEntry {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// First offset wanted.
+    pub offset: Offset,
+    /// At most so many bytes of this partition.
+    pub bytes_max: usize,
+    /// The leader epoch the client believes in, or [`LeaderEpoch::NONE`].
+    pub current_leader_epoch: LeaderEpoch,
+    /// The epoch of the last record it has, or [`LeaderEpoch::NONE`].
+    pub last_fetched_epoch: LeaderEpoch,
+}
+
+/// The partitions of one Fetch request that one core owns: read now, never wait.
+#[derive(Debug, Clone)]
+pub struct FetchCall {
+    /// What may be seen.
+    pub isolation: Isolation,
+    /// At most so many bytes in all, one whole batch excepted.
+    pub bytes_max: usize,
+    /// The partitions, in the order of the request.
+    pub entries: Vec<FetchEntry>,
+}
+
+/// What was read of one partition. `Records` are slices of cached buffers on the owner and copied bytes elsewhere.
+#[derive(Debug, Clone)]
+pub struct Fetched<Records> {
+    /// One past the last record every reader may see.
+    pub high_watermark: Offset,
+    /// One past the last record a committed reader may see.
+    pub last_stable_offset: Offset,
+    /// First offset of the partition.
+    pub log_start: Offset,
+    /// Where the reader's history leaves the leader's: (epoch, end offset); no records then (FE-8).
+    pub diverging: Option<(LeaderEpoch, Offset)>,
+    /// Whole batches, in order.
+    pub records: Vec<Records>,
+    /// Bytes in `records`.
+    pub bytes: usize,
+}
+
+impl<Records> Fetched<Records> {
+    /// The same answer with its record bytes in another form.
+    #[must_use]
+    pub fn with_records<Other>(&self, records: Vec<Other>) -> Fetched<Other> {
+        Fetched {
+            high_watermark: self.high_watermark,
+            last_stable_offset: self.last_stable_offset,
+            log_start: self.log_start,
+            diverging: self.diverging,
+            records,
+            bytes: self.bytes,
+        }
+    }
+}
+
+/// The answer for one partition of a Fetch request.
+#[derive(Debug)]
+pub struct FetchAnswer<Records> {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// What happened.
+    pub outcome: Result<Fetched<Records>, FetchRefusal>,
+}
+
+/// Wait until one of these partitions can show more than `offset`, or for `duration`.
+#[derive(Debug, Clone)]
+pub struct WaitCall {
+    /// What may be seen.
+    pub isolation: Isolation,
+    /// The partitions and where the reader stands.
+    pub positions: Vec<(TopicPartition, Offset)>,
+    /// The longest wait.
+    pub duration: Duration,
+}
+
+/// How a wait ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Waited {
+    /// There may be more, or the time is over.
+    LookAgain,
+    /// Too many wait on a partition already: answer with what is there.
+    NoRoom,
+}
+
+/// One partition of a ListOffsets request.
+#[derive(Debug, Clone, Copy)]
+pub struct ListOffsetsEntry {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The leader epoch the client believes in, or [`LeaderEpoch::NONE`].
+    pub current_leader_epoch: LeaderEpoch,
+    /// What is looked for.
+    pub target: OffsetTarget,
+}
+
+/// What ListOffsets looks for (LO-1, LO-2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffsetTarget {
+    /// One past the last visible record.
+    Latest,
+    /// The first record there is.
+    Earliest,
+    /// The record with the largest timestamp.
+    MaxTimestamp,
+    /// The last offset in remote storage: none here.
+    LatestTiered,
+    /// The first record at or after this time.
+    Timestamp(Timestamp),
+}
+
+/// The partitions of one ListOffsets request that one core owns.
+#[derive(Debug, Clone)]
+pub struct ListOffsetsCall {
+    /// What may be seen.
+    pub isolation: Isolation,
+    /// The partitions, in the order of the request.
+    pub entries: Vec<ListOffsetsEntry>,
+}
+
+/// An offset, and what is known about the record there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedOffset {
+    /// The record's timestamp, or [`Timestamp::NONE`].
+    pub timestamp: Timestamp,
+    /// The offset; -1 for none.
+    pub offset: Offset,
+    /// The epoch it was written in, or [`LeaderEpoch::NONE`].
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// The answer for one partition of a ListOffsets request.
+#[derive(Debug)]
+pub struct ListOffsetsAnswer {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// What happened.
+    pub outcome: Result<ListedOffset, ListOffsetsRefusal>,
+}
+
+/// A client listener to bind.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenAt {
+    /// Its name.
+    pub name: String,
+    /// Where.
+    pub address: SocketAddr,
+}
+
+/// A new image, and what is different in it.
+#[derive(Debug, Clone)]
+pub struct ImageChange {
+    /// The whole image.
+    pub image: Arc<Image>,
+    /// Topics that were created, changed or deleted since the last one.
+    pub topics: Arc<[TopicId]>,
+}
+
+/// What one core asks of another. The first group goes to data cores, the second to the control executor, the third from it.
+#[derive(Debug)]
+pub enum Request {
+    /// Append.
+    Produce(ProduceCall),
+    /// Read now.
+    Fetch(FetchCall),
+    /// Tell when there is more.
+    Wait(WaitCall),
+    /// Look up offsets.
+    ListOffsets(ListOffsetsCall),
+
+    /// Create topics.
+    CreateTopics(TopicCreation),
+    /// Delete topics.
+    DeleteTopics(TopicDeletion),
+    /// A block of fresh producer ids.
+    ProducerIds,
+
+    /// Open the logs of this core's partitions.
+    Open(Arc<NodeState>),
+    /// Bind the client listeners.
+    Listen(Vec<ListenAt>),
+    /// Every core is open: serve what connects from now on, and forget what other cores own.
+    Accept,
+    /// Take this image: open the logs it adds, delete those it drops.
+    Apply(ImageChange),
+    /// Report the counters.
+    Metrics,
+    /// Finish what is under way, close the logs.
+    Stop,
+}
+
+/// The answers, in the order of the requests.
+#[derive(Debug)]
+pub enum Reply {
+    /// To [`Request::Produce`].
+    Produce(Vec<ProduceAnswer>),
+    /// To [`Request::Fetch`]: record bytes copied once, since an I/O buffer cannot leave its core.
+    Fetch(Vec<FetchAnswer<Bytes>>),
+    /// To [`Request::Wait`].
+    Woken(Waited),
+    /// To [`Request::ListOffsets`].
+    ListOffsets(Vec<ListOffsetsAnswer>),
+    /// To [`Request::CreateTopics`].
+    CreateTopics(Changed<CreateOutcome>),
+    /// To [`Request::DeleteTopics`].
+    DeleteTopics(Changed<DeleteOutcome>),
+    /// To [`Request::ProducerIds`]; `None` where metadata cannot be written.
+    ProducerIds(Option<ProducerIdBlock>),
+    /// To [`Request::Open`]: how many logs were opened, or why the core cannot serve.
+    Opened(Result<usize, String>),
+    /// To [`Request::Listen`]: the bound addresses, with the ports that port 0 became, or why not.
+    Listening(Result<Vec<SocketAddr>, String>),
+    /// To [`Request::Accept`], [`Request::Apply`] and [`Request::Stop`].
+    Done,
+    /// To [`Request::Metrics`].
+    Metrics(Box<Snapshot>),
+}

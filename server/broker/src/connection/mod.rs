@@ -1,0 +1,164 @@
+//! One client connection: frames in, replies out, in order.
+//!
+//! Owns the reader loop: it cuts frames, starts each request and queues its reply; it stops reading while too much is under way.
+//! A byte that is no Kafka request ends this connection, with one rate-limited line in the log, and touches no other.
+
+mod replies;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use commitlog::TaskClass;
+use futures_lite::future::or;
+use wire::{FrameDecoder, FrameError};
+
+pub(crate) use replies::{PendingReply, ReplyQueue, Served};
+
+use crate::context::{ListenerName, Principal, RequestContext, Stages};
+use crate::handlers;
+use crate::mesh_call::Message;
+use crate::platform::{ConnectionReader, Mesh, Platform};
+use crate::send_path::PlainSendPath;
+use crate::shard::Shard;
+
+/// How long replies under way may take to leave once the client has sent its last byte, or the node stops.
+const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Why a connection ended, as far as its reader knows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum EndReason {
+    /// The client has sent its last byte.
+    #[error("the client closed the connection")]
+    Closed,
+    /// The socket failed.
+    #[error("{0}")]
+    Socket(String),
+    /// The node stops.
+    #[error("the node is stopping")]
+    Stopping,
+    /// The writer is gone.
+    #[error("the connection was lost while replying")]
+    Lost,
+    /// The bytes are no frame.
+    #[error("{0}")]
+    Frame(FrameError),
+    /// The frame is no request that is served here.
+    #[error("{0}")]
+    Request(handlers::BadRequest),
+}
+
+/// Serves one connection to its end.
+pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
+    shard: Rc<Shard<P, M>>,
+    listener: ListenerName,
+    reader: P::Reader,
+    writer: P::Writer,
+) {
+    let queue = ReplyQueue::new();
+    let sending = Rc::clone(&queue);
+    let finished = crate::sync::Flag::default();
+    let done = finished.clone();
+    shard.platform().spawn(
+        TaskClass::Foreground,
+        Box::pin(async move {
+            sending.run(PlainSendPath(writer)).await;
+            done.raise();
+        }),
+    );
+    let peer = reader.peer_address();
+    let mut incoming = Incoming {
+        context: RequestContext {
+            principal: Principal::Anonymous,
+            listener,
+            client: None,
+            peer,
+            local: reader.local_address(),
+            stages: Stages::default(),
+        },
+        decoder: FrameDecoder::new(shard.frame_limits()),
+        reader,
+        queue: Rc::clone(&queue),
+    };
+    let reason = incoming.run(&shard).await;
+    match &reason {
+        EndReason::Frame(_) | EndReason::Request(_) => {
+            shard.report_bad_input(peer, &reason.to_string());
+        }
+        _ => tracing::debug!(%peer, %reason, "connection ends"),
+    }
+    queue.end();
+    or(finished.raised(), shard.platform().sleep(DRAIN_TIME)).await;
+    queue.lost.raise();
+}
+
+/// The reading half of a connection.
+struct Incoming<P: Platform> {
+    context: RequestContext,
+    decoder: FrameDecoder,
+    reader: P::Reader,
+    queue: Rc<ReplyQueue<P::Disk>>,
+}
+
+impl<P: Platform> Incoming<P> {
+    async fn run<M: Mesh<Message>>(&mut self, shard: &Rc<Shard<P, M>>) -> EndReason {
+        loop {
+            let frame = match self.next_frame(shard).await {
+                Ok(frame) => frame,
+                Err(reason) => return reason,
+            };
+            self.context.stages.received = shard.platform().monotonic();
+            match handlers::begin(shard, &mut self.context, frame).await {
+                Ok(reply) => self.queue.push(reply),
+                Err(bad) => return EndReason::Request(bad),
+            }
+            self.queue.room().await;
+            if self.queue.lost.is_raised() {
+                return EndReason::Lost;
+            }
+        }
+    }
+
+    async fn next_frame<M: Mesh<Message>>(
+        &mut self,
+        shard: &Rc<Shard<P, M>>,
+    ) -> Result<Bytes, EndReason> {
+        loop {
+            let next = self.decoder.next_frame(&mut shard.buffers().borrow_mut());
+            if let Some(frame) = next.map_err(EndReason::Frame)? {
+                return Ok(frame);
+            }
+            let count = self.read_more(shard).await?;
+            shard.metrics().received_bytes.add(count as u64);
+            self.decoder.filled(count);
+        }
+    }
+
+    async fn read_more<M: Mesh<Message>>(
+        &mut self,
+        shard: &Rc<Shard<P, M>>,
+    ) -> Result<usize, EndReason> {
+        let spare = self.decoder.spare_mut(&mut shard.buffers().borrow_mut());
+        let read = async {
+            match self.reader.read(spare).await {
+                Ok(0) => Err(EndReason::Closed),
+                Ok(count) => Ok(count),
+                Err(error) => Err(EndReason::Socket(error.to_string())),
+            }
+        };
+        let end = async {
+            or(
+                async {
+                    shard.stopping().raised().await;
+                    Err(EndReason::Stopping)
+                },
+                async {
+                    self.queue.lost.raised().await;
+                    Err(EndReason::Lost)
+                },
+            )
+            .await
+        };
+        or(read, end).await
+    }
+}

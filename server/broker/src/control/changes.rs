@@ -1,0 +1,195 @@
+//! Changes of cluster metadata: decide, commit, apply, publish, answer.
+//!
+//! Owns the order of these five. A change that cannot be committed changes nothing and says so; one that is committed is known to
+//! every core of this node before its answer leaves, so that a client's next request finds it (DESIGN section 8).
+
+use std::sync::Arc;
+
+use cluster::{
+    BrokerConfigs, CreateDefaults, CreateOutcome, CreateTopics, DeleteOutcome, Deletion, Intent,
+    LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
+};
+use record::{NodeId, PartitionIndex, TopicId};
+
+use crate::calls::{ImageChange, Request};
+use crate::control::{Control, Readiness};
+use crate::drivers::metadata_log::{MetadataLog, MetadataLogError};
+use crate::mesh_call::Message;
+use crate::platform::{Mesh, Platform};
+
+/// What the broker's configuration says about topics.
+#[derive(Debug)]
+pub(super) struct Defaults {
+    /// What open counts become.
+    pub create: CreateDefaults,
+    /// Whether topics may be deleted.
+    pub deletion: Deletion,
+    /// Every option, as topics fall back on it.
+    pub broker: Arc<BrokerConfigs>,
+}
+
+/// Topics to create.
+#[derive(Debug, Clone)]
+pub struct TopicCreation {
+    /// Which.
+    pub topics: Vec<TopicToCreate>,
+    /// Whether to create them, or only to say what would happen.
+    pub intent: Intent,
+}
+
+/// A topic to create; -1 leaves a count to the defaults.
+#[derive(Debug, Clone)]
+pub struct TopicToCreate {
+    /// Its name.
+    pub name: String,
+    /// How many partitions.
+    pub partition_count: i32,
+    /// How many replicas of each.
+    pub replication_factor: i16,
+    /// Replicas by partition, instead of both counts.
+    pub assignments: Vec<(PartitionIndex, Vec<NodeId>)>,
+    /// Configurations by name.
+    pub configs: Vec<(String, Option<String>)>,
+}
+
+impl TopicToCreate {
+    /// A topic with the default of everything.
+    pub fn with_defaults(name: String) -> Self {
+        Self {
+            name,
+            partition_count: -1,
+            replication_factor: -1,
+            assignments: Vec::new(),
+            configs: Vec::new(),
+        }
+    }
+}
+
+/// Topics to delete.
+#[derive(Debug, Clone)]
+pub struct TopicDeletion {
+    /// Which: by name, by id; both or neither is refused.
+    pub topics: Vec<(Option<String>, Option<TopicId>)>,
+}
+
+/// What became of a change: one outcome a topic, or why metadata cannot be changed at all.
+pub type Changed<Outcome> = Result<Vec<Outcome>, MetadataLogError>;
+
+impl<P: Platform, M: Mesh<Message>> Control<P, M> {
+    pub(super) async fn create_topics(&self, creation: TopicCreation) -> Changed<CreateOutcome> {
+        let topics = creation.topics.iter().map(|topic| NewTopic {
+            name: &topic.name,
+            id: TopicId(self.random_id()),
+            partition_count: topic.partition_count,
+            replication_factor: topic.replication_factor,
+            assignments: topic.assignments.clone(),
+            configs: topic
+                .configs
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_deref()))
+                .collect(),
+        });
+        let request = CreateTopics {
+            topics: topics.collect(),
+            intent: creation.intent,
+            defaults: self.defaults.create,
+            node: self.node_id,
+        };
+        let decision = self.image().decide_create_topics(&request, &self.defaults.broker);
+        let created = decision.reply.iter().filter_map(|outcome| outcome.result.as_ref().ok());
+        let changed: Arc<[TopicId]> = created.map(|created| created.id).collect();
+        self.carry_out(decision.records, changed).await?;
+        Ok(decision.reply)
+    }
+
+    pub(super) async fn delete_topics(&self, deletion: TopicDeletion) -> Changed<DeleteOutcome> {
+        let references = deletion.topics.iter().map(|topic| match topic {
+            (Some(name), None) => TopicReference::Name(name),
+            (None, Some(id)) => TopicReference::Id(*id),
+            (Some(name), Some(id)) => TopicReference::Both(name, *id),
+            (None, None) => TopicReference::Neither,
+        });
+        let references: Vec<_> = references.collect();
+        let decision = self.image().decide_delete_topics(&references, self.defaults.deletion);
+        let deleted = decision.reply.iter().filter(|outcome| outcome.result.is_ok());
+        let changed: Arc<[TopicId]> = deleted.map(|outcome| outcome.id).collect();
+        self.carry_out(decision.records, changed).await?;
+        Ok(decision.reply)
+    }
+
+    pub(super) async fn producer_ids(&self) -> Option<ProducerIdBlock> {
+        let decision = match self.image().decide_producer_ids(self.node_id) {
+            Ok(decision) => decision,
+            Err(error) => {
+                tracing::error!(%error, "no producer ids");
+                return None;
+            }
+        };
+        // No topic changes, so the cores need no new image for it.
+        self.commit(decision.records).await.ok()?;
+        Some(decision.reply)
+    }
+
+    /// Takes this node's place in the cluster, before any core leads anything.
+    pub(super) async fn take_place(
+        &self,
+        cluster_id: &Arc<str>,
+        node: &NodeRegistration,
+        epochs: LeaderEpochs,
+    ) -> Result<(), String> {
+        let decision = self
+            .image()
+            .decide_register(cluster_id, node, epochs)
+            .map_err(|refusal| refusal.to_string())?;
+        self.commit(decision.records).await.map_err(|error| error.to_string())?;
+        if decision.reply > 0 {
+            tracing::info!(partitions = decision.reply, "new leader epochs after an unclean stop");
+        }
+        Ok(())
+    }
+
+    async fn carry_out(
+        &self,
+        records: Vec<MetadataRecord>,
+        changed: Arc<[TopicId]>,
+    ) -> Result<(), MetadataLogError> {
+        if records.is_empty() {
+            return Ok(());
+        }
+        self.commit(records).await?;
+        let image = self.image();
+        self.ask_all(|| {
+            let (image, topics) = (Arc::clone(&image), Arc::clone(&changed));
+            Request::Apply(ImageChange { image, topics })
+        })
+        .await;
+        Ok(())
+    }
+
+    /// Makes records durable, then applies them.
+    async fn commit(&self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
+        let values: Vec<Vec<u8>> = records.iter().map(MetadataRecord::encode).collect();
+        let first = match self.log.append(self.platform.now(), &values).await {
+            Ok(first) => first,
+            Err(error) => {
+                tracing::error!(%error, "metadata is read-only until the node is restarted");
+                *self.readiness.borrow_mut() = Readiness::Degraded(error.to_string());
+                return Err(error);
+            }
+        };
+        let mut image = (*self.image()).clone();
+        for (index, record) in (0..).zip(&records) {
+            let offset = first.checked_add(index).expect("offsets do not run out");
+            // What was decided against an image applies to it: anything else is a bug, and the log already has it.
+            image.apply(offset, record).expect("a decided record applies");
+        }
+        *self.image.borrow_mut() = Arc::new(image);
+        Ok(())
+    }
+
+    pub(super) fn random_id(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        self.platform.random(&mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,113 @@
+//! The control executor: the coordinator of a quorum of one, the node's start-up and stop, the admin server.
+//!
+//! Owns cluster metadata of this node: the metadata log and the image it builds. It is not on the data path: data cores get images
+//! from it and ask it to change metadata. Changes are made one at a time; each is durable, applied, and known to every local core
+//! before its answer leaves.
+
+mod changes;
+mod pages;
+mod start;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::Image;
+use commitlog::{Store, TaskClass};
+use record::{NodeId, ShardIndex};
+
+pub use changes::{Changed, TopicCreation, TopicDeletion, TopicToCreate};
+pub use start::{ControlOptions, Ready, StartRefusal, run_control};
+
+use crate::calls::{Reply, Request};
+use crate::drivers::metadata_log::SoloMetadataLog;
+use crate::mesh_call::{CallId, Caller, Message};
+use crate::platform::{Mesh, MeshIndex, Platform};
+use crate::sync::Queue;
+
+/// The control executor's state.
+pub struct Control<P: Platform, M: Mesh<Message>> {
+    platform: P,
+    caller: Caller<P, M>,
+    node_id: NodeId,
+    shard_count: u16,
+    store: Store<P::Disk, P>,
+    log: SoloMetadataLog<P::Disk, P>,
+    image: RefCell<Arc<Image>>,
+    /// What brokers configure for topics that say nothing themselves.
+    defaults: changes::Defaults,
+    readiness: RefCell<Readiness>,
+    /// Monotonic time when the process started.
+    started: Duration,
+}
+
+/// What `/ready` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Readiness {
+    /// Not yet: this is under way.
+    Starting(&'static str),
+    /// All logs are recovered and all cores accept.
+    Ready,
+    /// Serving data, but metadata cannot be changed, because.
+    Degraded(String),
+    /// Finishing.
+    Stopping,
+}
+
+impl<P: Platform, M: Mesh<Message>> Control<P, M> {
+    fn image(&self) -> Arc<Image> {
+        Arc::clone(&self.image.borrow())
+    }
+
+    /// Asks every data core the same and gives the replies in their order; a core that is gone has none.
+    async fn ask_all(&self, request: impl Fn() -> Request) -> Vec<(ShardIndex, Option<Reply>)> {
+        let mut calls = Vec::with_capacity(usize::from(self.shard_count));
+        for shard in (0..self.shard_count).map(ShardIndex) {
+            calls.push((shard, self.caller.call(shard.into(), request()).await));
+        }
+        let mut replies = Vec::with_capacity(calls.len());
+        for (shard, call) in calls {
+            replies.push((shard, call.reply().await.ok()));
+        }
+        replies
+    }
+}
+
+/// Calls of data cores that change metadata, in the order they came.
+type Changes = Rc<Queue<(MeshIndex, CallId, Request)>>;
+
+/// Hands replies to whoever waits and queues what changes metadata; never waits itself.
+async fn receive<P: Platform, M: Mesh<Message>>(caller: Caller<P, M>, mesh: M, changes: Changes) {
+    while let Some((from, message)) = mesh.receive().await {
+        match message {
+            Message::Answer(id, reply) => caller.answered(id, reply),
+            Message::Call(id, request) => changes.push((from, id, request)),
+        }
+    }
+    caller.close();
+}
+
+/// Makes one change after the other.
+async fn serve_changes<P: Platform, M: Mesh<Message>>(
+    control: Rc<Control<P, M>>,
+    changes: Changes,
+) {
+    loop {
+        let (from, id, request) = changes.pop().await;
+        let reply = match request {
+            Request::CreateTopics(creation) => {
+                Reply::CreateTopics(control.create_topics(creation).await)
+            }
+            Request::DeleteTopics(deletion) => {
+                Reply::DeleteTopics(control.delete_topics(deletion).await)
+            }
+            Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
+            other => unreachable!("not a call for the control executor: {other:?}"),
+        };
+        // Answering waits for room in the queue: a task of its own, so that the next change does not.
+        let caller = control.caller.clone();
+        let answering = async move { caller.answer(from, id, reply).await };
+        control.platform.spawn(TaskClass::Foreground, Box::pin(answering));
+    }
+}

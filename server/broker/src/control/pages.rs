@@ -1,0 +1,80 @@
+//! The admin server's pages of a node.
+//!
+//! Owns `/metrics` and `/ready`. Counters are fetched from every core when asked, merged, and rendered; nothing is kept.
+
+use std::rc::Rc;
+
+use commitlog::Disk;
+use wire::{ApiKey, ErrorCode};
+
+use crate::admin::{Page, Pages, Status};
+use crate::calls::{Reply, Request};
+use crate::control::{Control, Readiness};
+use crate::mesh_call::Message;
+use crate::metrics::{self, NodeFacts, SeriesNames};
+use crate::platform::{Mesh, Platform};
+
+/// Prometheus's text format.
+const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The pages.
+pub(super) struct AdminPages<P: Platform, M: Mesh<Message>>(pub(super) Rc<Control<P, M>>);
+
+impl<P: Platform, M: Mesh<Message>> Pages for AdminPages<P, M> {
+    async fn page(&self, path: &str) -> Page {
+        match path {
+            "/ready" => self.ready(),
+            "/metrics" => self.metrics().await,
+            "/" => Page::text(
+                Status::Ok,
+                "/metrics  Prometheus text format\n/ready    200 when serving\n",
+            ),
+            _ => Page::text(Status::NotFound, "/metrics and /ready\n"),
+        }
+    }
+}
+
+impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
+    fn ready(&self) -> Page {
+        match &*self.0.readiness.borrow() {
+            Readiness::Ready => Page::text(Status::Ok, "ready\n"),
+            Readiness::Starting(what) => {
+                Page::text(Status::Unavailable, format!("starting: {what}\n"))
+            }
+            Readiness::Degraded(why) => Page::text(
+                Status::Unavailable,
+                format!("serving data, metadata is read-only: {why}\n"),
+            ),
+            Readiness::Stopping => Page::text(Status::Unavailable, "stopping\n"),
+        }
+    }
+
+    async fn metrics(&self) -> Page {
+        // A core that has not opened yet cannot be asked: it would not answer until it has.
+        if matches!(*self.0.readiness.borrow(), Readiness::Starting(_) | Readiness::Stopping) {
+            return Page::text(Status::Unavailable, "not serving\n");
+        }
+        let replies = self.0.ask_all(|| Request::Metrics).await;
+        let snapshots = replies.into_iter().filter_map(|(_, reply)| match reply {
+            Some(Reply::Metrics(snapshot)) => Some(*snapshot),
+            _ => None,
+        });
+        let snapshots: Vec<_> = snapshots.collect();
+        let platform = &self.0.platform;
+        let facts = NodeFacts {
+            version: env!("CARGO_PKG_VERSION"),
+            resident_bytes: platform.resident_bytes(),
+            disk_free_bytes: platform.disk().free_bytes().await.unwrap_or(0),
+            uptime: platform.monotonic().saturating_sub(self.0.started),
+        };
+        let names = SeriesNames {
+            api: |key| ApiKey::from_key(key).map(|api| api.api().name),
+            error: |code| Some(ErrorCode::from_code(code).name()),
+        };
+        Page {
+            status: Status::Ok,
+            content_type: CONTENT_TYPE,
+            body: metrics::render(&snapshots, &facts, names),
+        }
+    }
+}

@@ -1,0 +1,471 @@
+//! The life of a node: open the directory, replay metadata, open the cores, listen, serve, stop.
+//!
+//! Owns the order, which is the point of it:
+//!
+//! ```text
+//! start  meta.properties · clean-stop marker consumed · checkpoints read · metadata replayed · all bind · node registered
+//!        unknown directories moved aside · all cores open their logs · all accept · ready
+//! stop   all cores drain and close · metadata log closed · clean-stop marker written last
+//! ```
+//!
+//! Nothing is served before everything is recovered (P15), and the marker is never written by a node that did not stop whole.
+
+use std::cell::RefCell;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Advertise, Image, LeaderEpochs, MetadataRecord, NodeRegistration};
+use commitlog::checkpoint;
+use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory};
+use commitlog::mutant::Mutant;
+use commitlog::{
+    CheckpointMap, LogIdentity, LogOptions, StartKind, Store, StoreOptions, TaskClass,
+};
+use futures_lite::future::or;
+use record::{
+    Fold, NodeId, Offset, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, ShardIndex, TopicId,
+};
+
+use crate::admin;
+use crate::calls::{ListenAt, Reply, Request};
+use crate::config::Config;
+use crate::control::pages::AdminPages;
+use crate::control::{Changes, Control, Readiness, changes, receive, serve_changes};
+use crate::drivers::metadata_log::{MetadataLog, SoloMetadataLog};
+use crate::drivers::recovery::report_recovery;
+use crate::mesh_call::{Caller, Message};
+use crate::node_state::NodeState;
+use crate::platform::{Listener, Mesh, Platform};
+
+/// Memory for caches of the metadata log, which is read once.
+const METADATA_CACHE_BYTES: usize = 1 << 20;
+/// Segments of the metadata log that stay open.
+const METADATA_FILES_MAX: usize = 16;
+/// How often the metadata log's checkpoint is looked at.
+const TICK: Duration = Duration::from_secs(1);
+/// How long to leave the admin listener alone that could not accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the control executor is started with.
+#[derive(Debug)]
+pub struct ControlOptions {
+    /// The node's configuration.
+    pub config: Arc<Config>,
+    /// How many data cores there are.
+    pub shard_count: u16,
+    /// Segment files that the whole node may keep open: half of what the process may.
+    pub open_files_max: usize,
+    /// Monotonic time when the process started, for the `ready` line.
+    pub started: Duration,
+}
+
+/// The node serves.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Ready {
+    /// Its id.
+    pub node_id: NodeId,
+    /// Where clients connect.
+    pub kafka: SocketAddr,
+    /// Where the admin server listens, if it does.
+    pub admin: Option<SocketAddr>,
+    /// Since the process started.
+    pub elapsed: Duration,
+}
+
+/// Why a node does not serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StartRefusal {
+    /// The data directory is not what it must be.
+    #[error("{0}")]
+    Data(String),
+    /// An address cannot be bound.
+    #[error("{0}")]
+    Address(String),
+    /// A core cannot serve.
+    #[error("core {core}: {detail}")]
+    Core {
+        /// Which.
+        core: u16,
+        /// Why.
+        detail: String,
+    },
+}
+
+/// A fold of a log without producers.
+struct NoProducers;
+
+impl Fold for NoProducers {
+    fn apply(&mut self, _: &ProducerBatch) {}
+    fn snapshot(&self) -> Vec<ProducerSnapshotEntry> {
+        Vec::new()
+    }
+    fn restore(&mut self, _: &[ProducerSnapshotEntry]) {}
+    fn truncate_head(&mut self, _: Offset) {}
+}
+
+/// What was found in the data directory.
+struct Recovered<'a> {
+    directory: &'a DataDirectory,
+    checkpoints: Arc<CheckpointMap>,
+}
+
+/// Runs the node from start to stop. `stop` ends when the node shall; `ready` is told once, when it serves.
+pub async fn run_control<P: Platform, M: Mesh<Message>>(
+    platform: P,
+    mesh: M,
+    options: ControlOptions,
+    stop: impl Future<Output = ()>,
+    ready: impl FnOnce(&Ready),
+) -> Result<(), StartRefusal> {
+    let caller = Caller::new(platform.clone(), mesh.clone());
+    let changes = Changes::default();
+    let receiving = receive(caller.clone(), mesh, Rc::clone(&changes));
+    platform.spawn(TaskClass::Foreground, Box::pin(receiving));
+
+    let data = |error: String| StartRefusal::Data(error);
+    let directory = open_directory(&platform, &options.config).await?;
+    let loaded = CheckpointMap::load(&platform.disk()).await;
+    let (checkpoints, damaged) = loaded.map_err(|error| data(error.to_string()))?;
+    for copy in damaged {
+        tracing::warn!("{}: {:?}; the other copy counts", copy.path, copy.damage);
+    }
+    let checkpoints = Arc::new(checkpoints);
+    let control = open_metadata(&platform, caller, &options, &directory, &checkpoints).await?;
+    let recovered = Recovered { directory: &directory, checkpoints };
+    let served = serve_node(&control, &options, recovered, &changes, stop, ready).await;
+    *control.readiness.borrow_mut() = Readiness::Stopping;
+    let replies = control.ask_all(|| Request::Stop).await;
+    let closed = control.store.close(platform.now()).await;
+    served?;
+    closed.map_err(|error| data(error.to_string()))?;
+    if replies.iter().all(|(_, reply)| matches!(reply, Some(Reply::Done))) {
+        let marked = directory::write_clean_stop(&platform.disk()).await;
+        marked.map_err(|error| data(error.to_string()))?;
+    }
+    Ok(())
+}
+
+async fn open_directory<P: Platform>(
+    platform: &P,
+    config: &Config,
+) -> Result<DataDirectory, StartRefusal> {
+    let new_id = || {
+        let mut bytes = [0; 16];
+        platform.random(&mut bytes);
+        TopicId(bytes)
+    };
+    let new_ids = || directory::NewIds {
+        cluster_id: new_id(),
+        node_id: config.node_id,
+        directory_id: new_id(),
+    };
+    let directory = directory::open_or_create(&platform.disk(), new_ids)
+        .await
+        .map_err(|error| StartRefusal::Data(error.to_string()))?;
+    if directory.node_id == config.node_id {
+        return Ok(directory);
+    }
+    Err(StartRefusal::Data(format!(
+        "meta.properties: node.id={}, the configuration says {}: this directory belongs to another node; \
+         correct node.id or data.dir",
+        directory.node_id, config.node_id
+    )))
+}
+
+/// Checkpoints of this start count over those of all starts before it.
+fn sequence_base(directory: &DataDirectory) -> u64 {
+    u64::from(directory.start_count) << 32
+}
+
+async fn open_metadata<P: Platform, M: Mesh<Message>>(
+    platform: &P,
+    caller: Caller<P, M>,
+    options: &ControlOptions,
+    directory: &DataDirectory,
+    checkpoints: &Arc<CheckpointMap>,
+) -> Result<Rc<Control<P, M>>, StartRefusal> {
+    let data = |error: String| StartRefusal::Data(error);
+    let store = Store::open(
+        platform.disk(),
+        platform.clone(),
+        StoreOptions {
+            name: COORDINATOR_DIRECTORY.to_owned(),
+            checkpoints: Arc::clone(checkpoints),
+            start: directory.start,
+            sequence_base: sequence_base(directory),
+            tail_cache_bytes: METADATA_CACHE_BYTES,
+            read_cache_bytes: METADATA_CACHE_BYTES,
+            open_files_max: METADATA_FILES_MAX,
+            mutant: Mutant::NONE,
+        },
+    )
+    .await
+    .map_err(|error| data(error.to_string()))?;
+    let fold = Rc::new(RefCell::new(NoProducers));
+    let identity = LogIdentity {
+        topic: cluster::METADATA_TOPIC.into(),
+        topic_id: TopicId::METADATA,
+        partition: PartitionIndex(0),
+    };
+    let (log, report) = store
+        .open_log_at(COORDINATOR_DIRECTORY, identity, LogOptions::default(), fold, platform.now())
+        .await
+        .map_err(|error| data(error.to_string()))?;
+    report_recovery("the metadata log", &report);
+    let log = SoloMetadataLog(log);
+    let image = replay(&log).await?;
+    Ok(Rc::new(Control {
+        platform: platform.clone(),
+        caller,
+        node_id: options.config.node_id,
+        shard_count: options.shard_count,
+        store,
+        log,
+        image: RefCell::new(Arc::new(image)),
+        defaults: changes::Defaults {
+            create: options.config.create_defaults,
+            deletion: options.config.topic_deletion,
+            broker: Arc::new(options.config.broker_configs()),
+        },
+        readiness: RefCell::new(Readiness::Starting("opening logs")),
+        started: options.started,
+    }))
+}
+
+/// Builds the image from the committed records.
+async fn replay(log: &impl MetadataLog) -> Result<Image, StartRefusal> {
+    let data = |error: String| StartRefusal::Data(error);
+    let mut image = Image::default();
+    let mut next = Offset::ZERO;
+    while next < log.committed() {
+        let records = log.read(next).await.map_err(|error| data(error.to_string()))?;
+        for record in records {
+            let refused = |error: String| {
+                let at = record.offset;
+                data(format!(
+                    "coordinator/: metadata record at offset {at}: {error}; this version cannot serve this directory"
+                ))
+            };
+            let fact = MetadataRecord::decode(&record.value).map_err(|e| refused(e.to_string()))?;
+            image.apply(record.offset, &fact).map_err(|error| refused(error.to_string()))?;
+            next = Offset(record.offset.0 + 1);
+        }
+    }
+    image.check();
+    Ok(image)
+}
+
+/// From recovered metadata to the end of service.
+async fn serve_node<P: Platform, M: Mesh<Message>>(
+    control: &Rc<Control<P, M>>,
+    options: &ControlOptions,
+    recovered: Recovered<'_>,
+    changes: &Changes,
+    stop: impl Future<Output = ()>,
+    ready: impl FnOnce(&Ready),
+) -> Result<(), StartRefusal> {
+    let platform = &control.platform;
+    let admin = match options.config.admin_listen {
+        Some(address) => Some(serve_admin(control, address).await?),
+        None => None,
+    };
+    let bound = control.listen(&options.config).await?;
+    control.register(options, recovered.directory, &bound).await?;
+    sweep(control).await;
+    control.open_cores(options, recovered).await?;
+    let changing = serve_changes(Rc::clone(control), Rc::clone(changes));
+    platform.spawn(TaskClass::Foreground, Box::pin(changing));
+    control.ask_all(|| Request::Accept).await;
+    *control.readiness.borrow_mut() = Readiness::Ready;
+    let kafka = bound.first().copied();
+    let kafka = kafka.ok_or_else(|| StartRefusal::Address("no listener is configured".into()))?;
+    let elapsed = platform.monotonic().saturating_sub(options.started);
+    ready(&Ready { node_id: control.node_id, kafka, admin, elapsed });
+    control.remove_vanished().await;
+    or(stop, control.tick()).await;
+    Ok(())
+}
+
+/// Moves aside what no topic owns, and finishes deletions that a crash interrupted.
+async fn sweep<P: Platform, M: Mesh<Message>>(control: &Control<P, M>) {
+    let image = control.image();
+    let owner_of = |directory: &str| {
+        let (name, index) = directory.rsplit_once('-')?;
+        let topic = image.topic(name)?;
+        topic.partition(PartitionIndex(index.parse().ok()?))?;
+        Some(topic.id)
+    };
+    match directory::sweep_unknown(&control.platform.disk(), owner_of).await {
+        Ok(strays) => {
+            for stray in strays {
+                tracing::warn!("{}: no topic owns it, kept as {}", stray.from, stray.to);
+            }
+        }
+        Err(error) => tracing::warn!(%error, "unknown directories not moved aside"),
+    }
+    let disk = control.platform.disk();
+    let removing = async move {
+        if let Err(error) = directory::sweep_deleted(&disk).await {
+            tracing::warn!(%error, "deleted topics not removed, the next start tries again");
+        }
+    };
+    control.platform.spawn(TaskClass::Background, Box::pin(removing));
+}
+
+async fn serve_admin<P: Platform, M: Mesh<Message>>(
+    control: &Rc<Control<P, M>>,
+    address: SocketAddr,
+) -> Result<SocketAddr, StartRefusal> {
+    let listener = control
+        .platform
+        .listen(address)
+        .await
+        .map_err(|error| StartRefusal::Address(format!("admin.listen: {address}: {error}")))?;
+    let bound = listener.local_address();
+    let serving = Rc::clone(control);
+    let accepting = async move {
+        loop {
+            match listener.accept().await {
+                Ok((reader, writer)) => {
+                    let control = Rc::clone(&serving);
+                    let serve = async move {
+                        let pages = AdminPages(Rc::clone(&control));
+                        admin::serve(&control.platform, reader, writer, &pages).await;
+                    };
+                    serving.platform.spawn(TaskClass::Foreground, Box::pin(serve));
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "the admin server cannot accept, trying again");
+                    serving.platform.sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    };
+    control.platform.spawn(TaskClass::Foreground, Box::pin(accepting));
+    Ok(bound)
+}
+
+impl<P: Platform, M: Mesh<Message>> Control<P, M> {
+    async fn open_cores(
+        &self,
+        options: &ControlOptions,
+        recovered: Recovered<'_>,
+    ) -> Result<(), StartRefusal> {
+        let Recovered { directory, checkpoints } = recovered;
+        let state = Arc::new(NodeState {
+            node_id: self.node_id,
+            shard_count: self.shard_count,
+            config: Arc::clone(&options.config),
+            image: self.image(),
+            checkpoints,
+            start: directory.start,
+            sequence_base: sequence_base(directory),
+            broker_configs: Arc::clone(&self.defaults.broker),
+            open_files_max: options.open_files_max / usize::from(self.shard_count),
+        });
+        for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {
+            let core = core.0;
+            match reply {
+                Some(Reply::Opened(Ok(count))) => tracing::debug!(core, count, "logs opened"),
+                Some(Reply::Opened(Err(detail))) => {
+                    return Err(StartRefusal::Core { core, detail });
+                }
+                _ => {
+                    let detail = "ended while it opened its logs".to_owned();
+                    return Err(StartRefusal::Core { core, detail });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Binds every listener on every core; the first core settles which port a port 0 becomes.
+    async fn listen(&self, config: &Config) -> Result<Vec<SocketAddr>, StartRefusal> {
+        let mut addresses: Vec<SocketAddr> =
+            config.listeners.iter().map(|listener| listener.bind).collect();
+        for core in (0..self.shard_count).map(ShardIndex) {
+            let mut at = Vec::with_capacity(addresses.len());
+            for (listener, address) in config.listeners.iter().zip(&addresses) {
+                let mut address = *address;
+                if listener.advertise == Advertise::Core {
+                    address.set_port(port_of_core(address.port(), core, &listener.name)?);
+                }
+                at.push(ListenAt { name: listener.name.clone(), address });
+            }
+            match self.caller.ask(core.into(), Request::Listen(at)).await {
+                Ok(Reply::Listening(Ok(bound))) if core.0 == 0 => addresses = bound,
+                Ok(Reply::Listening(Ok(_))) => {}
+                Ok(Reply::Listening(Err(detail))) => return Err(StartRefusal::Address(detail)),
+                _ => {
+                    let detail = "ended while it bound its listeners".to_owned();
+                    return Err(StartRefusal::Core { core: core.0, detail });
+                }
+            }
+        }
+        Ok(addresses)
+    }
+
+    /// Takes this node's place in the cluster. After an unclean stop every leadership begins a new epoch: offsets that were
+    /// accepted and not safe may be given out again.
+    async fn register(
+        &self,
+        options: &ControlOptions,
+        directory: &DataDirectory,
+        bound: &[SocketAddr],
+    ) -> Result<(), StartRefusal> {
+        let listeners = options.config.listeners.iter().zip(bound);
+        let listeners = listeners.map(|(listener, bound)| listener.endpoint(*bound));
+        let registration = NodeRegistration {
+            node: self.node_id,
+            incarnation: self.random_id(),
+            directory_id: directory.directory_id.0,
+            shards: self.shard_count,
+            rack: options.config.rack.as_deref().map(Into::into),
+            listeners: listeners.collect(),
+        };
+        let epochs = match directory.start {
+            StartKind::Clean => LeaderEpochs::Keep,
+            StartKind::Unclean => LeaderEpochs::Bump,
+        };
+        let cluster_id: Arc<str> = directory.cluster_id.to_string().into();
+        self.take_place(&cluster_id, &registration, epochs).await.map_err(StartRefusal::Data)
+    }
+
+    /// Removes checkpoints of cores that this start no longer has; every core it has has written its own by now.
+    async fn remove_vanished(&self) {
+        let cores = (0..self.shard_count).map(|core| core.to_string());
+        let names: Vec<String> = cores.chain([COORDINATOR_DIRECTORY.to_owned()]).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        if let Err(error) = checkpoint::remove_vanished(&self.platform.disk(), &names).await {
+            tracing::warn!(%error, "checkpoints of cores that are gone were not removed");
+        }
+    }
+
+    async fn tick(&self) {
+        loop {
+            self.platform.sleep(TICK).await;
+            let now = self.platform.now();
+            if self.store.checkpoint_due(now)
+                && let Err(error) = self.store.checkpoint(now).await
+            {
+                tracing::warn!(%error, "checkpoint of the metadata log not written");
+            }
+        }
+    }
+}
+
+/// In `advertise = "core"` each core listens one port further on.
+fn port_of_core(port: u16, core: ShardIndex, listener: &str) -> Result<u16, StartRefusal> {
+    if port == 0 {
+        // The first core takes what it gets; the others count up from it.
+        return Ok(0);
+    }
+    port.checked_add(core.0).ok_or_else(|| {
+        StartRefusal::Address(format!(
+            "listener {listener}: port {port} + core {core} is above 65535; choose a lower port"
+        ))
+    })
+}

@@ -1,0 +1,334 @@
+//! Whether a producer's batch may be appended: the checks between the frame and the log.
+//!
+//! Owns the order of RB-3 as far as it concerns the bytes, the polite pauses while they are checked, and the words of a refusal. It
+//! looks at no state of the partition: the leader core does.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use cluster::TopicSettings;
+use commitlog::Executor;
+use partition::{Acks, Attempt};
+use record::batch::TimestampType;
+use record::{
+    BatchError, BatchHeader, BatchRefusal, Codec, DecompressError, NullKeys, RecordFaultKind,
+    RecordFaults, Step, Summary, Timestamp, ValidateOptions, Validator, Workspace, with_timestamps,
+};
+
+use crate::calls::ZstdAllowed;
+use crate::refusal::{ProduceRefusal, RefusedRecord};
+
+/// Work between two polite pauses.
+const STEP_NS: u32 = 20_000;
+/// Workspaces that one core keeps for reuse.
+const WORKSPACES_MAX: usize = 8;
+
+/// What a client asks for with a Produce.
+#[derive(Debug, Clone, Copy)]
+pub struct Terms {
+    /// When to answer; `None` for acks=0.
+    pub acks: Option<Acks>,
+    /// How long the answer may wait for safety.
+    pub timeout: Duration,
+    /// Whether the request's version can carry zstd.
+    pub zstd: ZstdAllowed,
+}
+
+/// What a topic asks of its batches.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchRules {
+    batch_bytes_max: usize,
+    segment_bytes: usize,
+    output_bytes_max: usize,
+    timestamp_before_max_ms: i64,
+    timestamp_after_max_ms: i64,
+}
+
+impl BatchRules {
+    /// The rules of a topic's settings.
+    #[must_use]
+    pub fn of(settings: &TopicSettings) -> Self {
+        let bytes = |bytes: u32| usize::try_from(bytes).unwrap_or(usize::MAX);
+        Self {
+            batch_bytes_max: bytes(settings.max_message_bytes),
+            segment_bytes: bytes(settings.segment_bytes),
+            output_bytes_max: bytes(settings.max_decompressed_message_bytes),
+            timestamp_before_max_ms: settings.timestamp_before_max_ms,
+            timestamp_after_max_ms: settings.timestamp_after_max_ms,
+        }
+    }
+
+    fn options(&self, now: Timestamp) -> ValidateOptions {
+        ValidateOptions {
+            batch_bytes_max: self.batch_bytes_max,
+            output_bytes_max: self.output_bytes_max,
+            timestamp_min: Timestamp(now.0.saturating_sub(self.timestamp_before_max_ms)),
+            timestamp_max: Timestamp(now.0.saturating_add(self.timestamp_after_max_ms)),
+            null_keys: NullKeys::Allow,
+        }
+    }
+}
+
+/// Memory for decompression, shared by the partitions of a core.
+#[derive(Debug, Clone, Default)]
+pub struct Workspaces(Rc<RefCell<Vec<Workspace>>>);
+
+impl Workspaces {
+    fn take(&self) -> Workspace {
+        self.0.borrow_mut().pop().unwrap_or_default()
+    }
+
+    fn give_back(&self, workspace: Workspace) {
+        let mut kept = self.0.borrow_mut();
+        if kept.len() < WORKSPACES_MAX {
+            kept.push(workspace);
+        }
+    }
+}
+
+/// A batch that may be appended.
+#[derive(Debug, Clone)]
+pub struct Admitted {
+    /// Its header; where the producer's largest timestamp was wrong, the true one and its checksum.
+    pub header: BatchHeader,
+    /// The whole batch, starting with that header.
+    pub batch: Bytes,
+}
+
+impl Admitted {
+    /// What the leader core decides by.
+    #[must_use]
+    pub fn attempt(&self) -> Attempt {
+        Attempt {
+            producer_id: self.header.producer_id,
+            producer_epoch: self.header.producer_epoch,
+            base_sequence: self.header.base_sequence,
+            last_offset_delta: self.header.last_offset_delta,
+            is_transactional: self.header.is_transactional(),
+            is_control: self.header.is_control(),
+        }
+    }
+}
+
+/// Checks the records field of one partition of a Produce request.
+pub async fn admit(
+    executor: &impl Executor,
+    workspaces: &Workspaces,
+    records: &Bytes,
+    terms: &Terms,
+    rules: &BatchRules,
+    now: Timestamp,
+) -> Result<Admitted, ProduceRefusal> {
+    if records.is_empty() {
+        return Err(invalid("a Produce carries exactly one batch, this one none"));
+    }
+    let mut workspace = workspaces.take();
+    let judged = judge(executor, &mut workspace, records, terms, &rules.options(now)).await;
+    workspaces.give_back(workspace);
+    let summary = judged?;
+    if records.len() > rules.segment_bytes {
+        let (bytes, maximum) = (records.len(), rules.segment_bytes);
+        return Err(ProduceRefusal::LargerThanSegment { bytes, maximum });
+    }
+    Ok(if summary.is_header_true() {
+        Admitted { header: summary.header, batch: records.clone() }
+    } else {
+        correct(&summary, records)
+    })
+}
+
+async fn judge(
+    executor: &impl Executor,
+    workspace: &mut Workspace,
+    records: &Bytes,
+    terms: &Terms,
+    options: &ValidateOptions,
+) -> Result<Summary, ProduceRefusal> {
+    let mut validator = Validator::new(records, options, workspace)?;
+    loop {
+        match validator.step(STEP_NS)? {
+            Step::Done(summary) if is_zstd(&summary) && terms.zstd == ZstdAllowed::No => {
+                return Err(ProduceRefusal::UnsupportedCompression);
+            }
+            Step::Done(summary) => return Ok(summary),
+            Step::More => executor.yield_if_needed().await,
+        }
+    }
+}
+
+fn is_zstd(summary: &Summary) -> bool {
+    summary.header.codec() == Ok(Codec::Zstd)
+}
+
+/// RB-5: a producer whose largest timestamp is not true is corrected, not refused.
+fn correct(summary: &Summary, records: &Bytes) -> Admitted {
+    let record_bytes = records.get(record::batch::HEADER_BYTES..).unwrap_or_default();
+    let header = with_timestamps(
+        &summary.header,
+        TimestampType::CreateTime,
+        summary.max_timestamp,
+        record_bytes,
+    );
+    let mut batch = Vec::with_capacity(records.len());
+    batch.extend_from_slice(&header.encode());
+    batch.extend_from_slice(record_bytes);
+    Admitted { header, batch: batch.into() }
+}
+
+fn invalid(detail: impl ToString) -> ProduceRefusal {
+    ProduceRefusal::InvalidRecord { detail: detail.to_string(), records: Vec::new() }
+}
+
+impl From<BatchRefusal> for ProduceRefusal {
+    fn from(refusal: BatchRefusal) -> Self {
+        match refusal {
+            BatchRefusal::Batch(error @ BatchError::Crc { .. }) => {
+                Self::Corrupt { detail: error.to_string() }
+            }
+            BatchRefusal::TooLarge { batch_bytes, batch_bytes_max } => {
+                Self::TooLarge { bytes: batch_bytes, maximum: batch_bytes_max }
+            }
+            BatchRefusal::Data(DecompressError::OutputBound { output_bytes_max, .. }) => {
+                Self::ExpandsTooFar { maximum: output_bytes_max }
+            }
+            BatchRefusal::TimestampType => {
+                Self::InvalidTimestamp { detail: refusal.to_string(), records: Vec::new() }
+            }
+            BatchRefusal::Records { faults } => of_faults(&faults),
+            BatchRefusal::Batch(_)
+            | BatchRefusal::BaseOffset { .. }
+            | BatchRefusal::Count { .. }
+            | BatchRefusal::Control
+            | BatchRefusal::Sequence { .. }
+            | BatchRefusal::Codec(_)
+            | BatchRefusal::Data(_)
+            | BatchRefusal::Record { .. } => invalid(refusal),
+        }
+    }
+}
+
+/// One refusal for all faulty records: a timestamp fault, where there is one, names the error.
+fn of_faults(faults: &RecordFaults) -> ProduceRefusal {
+    let records = faults.first.iter().map(|fault| RefusedRecord {
+        index: u32::try_from(fault.index).unwrap_or(0),
+        message: match fault.kind {
+            RecordFaultKind::NullKey => "a compacted topic needs a key".to_owned(),
+            RecordFaultKind::Timestamp(timestamp) => format!(
+                "timestamp {timestamp} is outside message.timestamp.before.max.ms and after.max.ms"
+            ),
+        },
+    });
+    let records = records.collect();
+    let detail = format!("{} records of the batch may not be appended", faults.count);
+    let is_time = |kind| matches!(kind, RecordFaultKind::Timestamp(_));
+    if faults.first.iter().any(|fault| is_time(fault.kind)) {
+        ProduceRefusal::InvalidTimestamp { detail, records }
+    } else {
+        ProduceRefusal::InvalidRecord { detail, records }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use commitlog::{LocalTask, TaskClass};
+    use futures_lite::future::block_on;
+    use record::{BatchBuilder, NewRecord, Producer, ProducerEpoch, ProducerId};
+    use wire::ErrorCode;
+
+    use crate::error_code::ToErrorCode;
+
+    const NOW: Timestamp = Timestamp(1_700_000_000_000);
+
+    #[derive(Clone)]
+    struct NoTasks;
+
+    impl Executor for NoTasks {
+        fn spawn(&self, _: TaskClass, _: LocalTask) {}
+        async fn yield_if_needed(&self) {}
+    }
+
+    fn rules() -> BatchRules {
+        BatchRules {
+            batch_bytes_max: 100_000,
+            segment_bytes: 50_000,
+            output_bytes_max: 200_000,
+            timestamp_before_max_ms: 1000,
+            timestamp_after_max_ms: 1000,
+        }
+    }
+
+    fn batch(codec: Codec, value: &[u8], timestamps: &[i64]) -> Vec<u8> {
+        let producer = Producer { id: ProducerId(9), epoch: ProducerEpoch(1), base_sequence: 4 };
+        let mut builder = BatchBuilder::new(codec).producer(producer);
+        for delta in timestamps {
+            builder.append(&NewRecord {
+                timestamp: Timestamp(NOW.0 + delta),
+                value: Some(value),
+                ..NewRecord::default()
+            });
+        }
+        builder.build()
+    }
+
+    fn admitted(bytes: Vec<u8>, zstd: ZstdAllowed) -> Result<Admitted, ProduceRefusal> {
+        let terms = Terms { acks: None, timeout: Duration::ZERO, zstd };
+        let workspaces = Workspaces::default();
+        block_on(admit(&NoTasks, &workspaces, &bytes.into(), &terms, &rules(), NOW))
+    }
+
+    #[test]
+    fn a_sound_batch_is_admitted_as_it_came_in_every_codec() {
+        for codec in Codec::ALL {
+            let bytes = batch(codec, b"value", &[0, 1]);
+            let admitted = admitted(bytes.clone(), ZstdAllowed::Yes).expect("sound");
+            assert_eq!(admitted.batch, bytes, "{codec}");
+            assert_eq!(admitted.attempt().base_sequence, 4);
+            assert_eq!(admitted.attempt().last_offset_delta, 1);
+        }
+    }
+
+    #[test]
+    fn a_wrong_largest_timestamp_is_corrected_with_its_checksum() {
+        let mut bytes = batch(Codec::None, b"value", &[5, 3]);
+        bytes[35..43].copy_from_slice(&(NOW.0 + 900).to_be_bytes());
+        let crc = record::batch::crc_of(&bytes);
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        let admitted = admitted(bytes, ZstdAllowed::Yes).expect("corrected");
+        assert_eq!(admitted.batch, batch(Codec::None, b"value", &[5, 3]));
+        assert_eq!(admitted.header.max_timestamp, Timestamp(NOW.0 + 5));
+    }
+
+    #[test]
+    fn each_fault_has_the_code_that_clients_know() {
+        let check = |bytes: Vec<u8>, zstd, expected: ErrorCode| {
+            let refusal = admitted(bytes, zstd).expect_err("refused");
+            assert_eq!(refusal.error_code(), expected, "{refusal}");
+        };
+        let sound = batch(Codec::None, b"value", &[0]);
+        let changed = |at: usize, byte: u8| {
+            let mut bytes = sound.clone();
+            bytes[at] = byte;
+            bytes
+        };
+        let yes = ZstdAllowed::Yes;
+        check(Vec::new(), yes, ErrorCode::InvalidRecord);
+        check(sound[..30].to_vec(), yes, ErrorCode::InvalidRecord);
+        check([sound.clone(), sound.clone()].concat(), yes, ErrorCode::InvalidRecord);
+        check(changed(7, 1), yes, ErrorCode::InvalidRecord);
+        check(changed(16, 1), yes, ErrorCode::InvalidRecord);
+        check(changed(70, 0xff), yes, ErrorCode::CorruptMessage);
+        check(batch(Codec::None, &[7; 100_000], &[0]), yes, ErrorCode::MessageTooLarge);
+        check(batch(Codec::None, &[7; 60_000], &[0]), yes, ErrorCode::RecordListTooLarge);
+        check(batch(Codec::Gzip, &[7; 300_000], &[0]), yes, ErrorCode::MessageTooLarge);
+        check(
+            batch(Codec::Zstd, b"value", &[0]),
+            ZstdAllowed::No,
+            ErrorCode::UnsupportedCompressionType,
+        );
+        check(batch(Codec::None, b"value", &[0, 1001]), yes, ErrorCode::InvalidTimestamp);
+        check(batch(Codec::None, b"value", &[-1001]), yes, ErrorCode::InvalidTimestamp);
+    }
+}

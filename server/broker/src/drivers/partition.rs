@@ -1,0 +1,416 @@
+//! The driver of one partition: feeds the leader core and the log, and obeys the core's effects in order.
+//!
+//! Owns the pairing of a log with its leader, and the waiters' mail boxes. It decides nothing about safety: the core does. It
+//! never holds a borrow of the core over an await, and between a decision to append and the append nothing else touches the
+//! partition.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::{Rc, Weak};
+use std::time::Duration;
+
+use bytes::Bytes;
+use commitlog::{
+    AppendError, Appended, AtLeastOneBatch, Ends, Log, LogFailure, LogListener, ReadRequest,
+    RecordSlice,
+};
+use partition::{
+    AppendDecision, Effect, EndReason, FetchWaiter, InSync, Input, Isolation, Leader, LeaderStart,
+    LogProgress, Mutant, ProduceOutcome, ProduceWaiter, Producers, ReadView, WaiterToken, Written,
+};
+use record::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+
+use crate::calls::{FetchEntry, Fetched, Produced};
+use crate::drivers::abort::AbortOnPanic;
+use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
+use crate::platform::Platform;
+use crate::refusal::{FetchRefusal, ProduceRefusal};
+use crate::sync::{Event, OnceReceiver, OnceSender, once};
+
+/// What a driver is made of.
+pub struct PartitionParts<P: Platform> {
+    /// The platform of this core.
+    pub platform: P,
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// Its name for people: `orders-7`.
+    pub name: Rc<str>,
+    /// Its log, open and recovered.
+    pub log: Log<P::Disk, P>,
+    /// The producers that the log folded while it recovered.
+    pub producers: Rc<RefCell<Producers>>,
+    /// The epoch of this leadership.
+    pub epoch: LeaderEpoch,
+    /// What batches must obey.
+    pub rules: BatchRules,
+    /// Memory for decompression.
+    pub workspaces: Workspaces,
+}
+
+/// One partition that this core leads.
+pub struct PartitionDriver<P: Platform> {
+    platform: P,
+    partition: TopicPartition,
+    name: Rc<str>,
+    log: Log<P::Disk, P>,
+    leader: RefCell<Leader>,
+    producers: Rc<RefCell<Producers>>,
+    rules: Cell<BatchRules>,
+    workspaces: Workspaces,
+    next_token: Cell<u64>,
+    acks: RefCell<HashMap<WaiterToken, OnceSender<ProduceOutcome>>>,
+    parked: RefCell<HashMap<WaiterToken, Rc<Event>>>,
+    /// What the core said to the last attempt to park.
+    refused_parking: Cell<bool>,
+}
+
+impl<P: Platform> std::fmt::Debug for PartitionDriver<P> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("PartitionDriver").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Tells the driver what its log reports, for as long as the driver lives.
+struct Listener<P: Platform>(Weak<PartitionDriver<P>>);
+
+impl<P: Platform> LogListener for Listener<P> {
+    fn progressed(&self, ends: Ends) {
+        if let Some(driver) = self.0.upgrade() {
+            driver.step(Input::Log(progress_of(&ends)));
+        }
+    }
+
+    fn failed(&self, failure: LogFailure) {
+        if let Some(driver) = self.0.upgrade() {
+            tracing::error!(partition = %driver.name, %failure, "the log takes no more records");
+            driver.step(Input::End(end_reason_of(&failure)));
+        }
+    }
+}
+
+fn end_reason_of(failure: &LogFailure) -> EndReason {
+    match failure {
+        LogFailure::NoSpace => EndReason::DiskFull,
+        LogFailure::Io { .. } | LogFailure::Closed => EndReason::LogFailed,
+    }
+}
+
+fn progress_of(ends: &Ends) -> LogProgress {
+    LogProgress {
+        log_start: ends.log_start(),
+        durable: ends.durable(),
+        safe_end: ends.safe_end(),
+        written: ends.written(),
+        accepted: ends.accepted(),
+    }
+}
+
+/// An append that has happened and waits to be safe.
+#[derive(Debug)]
+pub struct PendingAck {
+    produced: Produced,
+    /// `None` under acks=0: nobody waits.
+    receiver: Option<OnceReceiver<ProduceOutcome>>,
+    timeout: Duration,
+}
+
+impl PendingAck {
+    /// Ends when the batch is as safe as its producer asked for, or it is known that it will not be in time.
+    pub async fn outcome(self) -> Result<Produced, ProduceRefusal> {
+        let Some(receiver) = self.receiver else { return Ok(self.produced) };
+        match receiver.await {
+            Some(ProduceOutcome::Acked) => Ok(self.produced),
+            Some(ProduceOutcome::TimedOut | ProduceOutcome::WaitersFull) => {
+                Err(ProduceRefusal::TimedOut { timeout: self.timeout })
+            }
+            Some(ProduceOutcome::NotEnoughReplicasAfterAppend { in_sync, minimum }) => {
+                Err(ProduceRefusal::NotEnoughReplicasAfterAppend { in_sync, minimum })
+            }
+            Some(ProduceOutcome::Ended(reason)) => Err(ProduceRefusal::Ended(reason)),
+            None => Err(ProduceRefusal::NotLeader),
+        }
+    }
+}
+
+impl<P: Platform> PartitionDriver<P> {
+    /// Begins to lead. The log must not have been appended to since it was recovered.
+    pub fn lead(parts: PartitionParts<P>) -> Rc<Self> {
+        let PartitionParts { platform, partition, name, log, producers, epoch, rules, workspaces } =
+            parts;
+        let leader = Leader::new(&LeaderStart {
+            epoch,
+            log: progress_of(&log.ends()),
+            checkpointed_high_watermark: log.checkpointed_high_watermark(),
+            in_sync: InSync::ALONE,
+            mutant: Mutant::None,
+        });
+        let driver = Rc::new(Self {
+            platform,
+            partition,
+            name,
+            log,
+            leader: RefCell::new(leader),
+            producers,
+            rules: Cell::new(rules),
+            workspaces,
+            next_token: Cell::new(0),
+            acks: RefCell::new(HashMap::new()),
+            parked: RefCell::new(HashMap::new()),
+            refused_parking: Cell::new(false),
+        });
+        driver.log.set_high_watermark(driver.leader.borrow().high_watermark());
+        driver.log.set_listener(Rc::new(Listener(Rc::downgrade(&driver))));
+        driver
+    }
+
+    /// Which partition.
+    pub fn partition(&self) -> TopicPartition {
+        self.partition
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its log.
+    pub fn log(&self) -> &Log<P::Disk, P> {
+        &self.log
+    }
+
+    /// What batches must obey from now on.
+    pub fn set_rules(&self, rules: BatchRules) {
+        self.rules.set(rules);
+    }
+
+    /// The epoch of this leadership.
+    pub fn epoch(&self) -> LeaderEpoch {
+        self.leader.borrow().epoch()
+    }
+
+    /// What may be seen.
+    pub fn read_view(&self, isolation: Isolation) -> ReadView {
+        self.leader.borrow().read_view(isolation)
+    }
+
+    /// Whether the client speaks to the leadership it believes in.
+    pub fn check_epoch(&self, asked: LeaderEpoch) -> Result<(), FetchRefusal> {
+        Ok(self.leader.borrow().check_epoch(asked)?)
+    }
+
+    /// Validates and appends one batch; on return it has its place in the log.
+    ///
+    /// Order   calls of one task append in the order they are made; a reply may wait, an append never does.
+    pub async fn produce(
+        &self,
+        records: &Bytes,
+        terms: &admission::Terms,
+    ) -> Result<PendingAck, ProduceRefusal> {
+        self.leader.borrow().admit(terms.acks)?;
+        let (rules, now) = (self.rules.get(), self.platform.now());
+        let admitted =
+            admission::admit(&self.platform, &self.workspaces, records, terms, &rules, now).await?;
+        loop {
+            let decision = {
+                let _guard = AbortOnPanic::new("partition");
+                let producers = self.producers.borrow();
+                self.leader.borrow().decide(&producers, &admitted.attempt(), terms.acks)
+            };
+            match decision {
+                AppendDecision::Refuse(refusal) => return Err(refusal.into()),
+                AppendDecision::Duplicate(original) => {
+                    let produced = self.produced(original.base_offset);
+                    return Ok(self.pend(produced, original.last_offset, Written::Before, terms));
+                }
+                AppendDecision::Append => {}
+            }
+            match self.append(&admitted) {
+                Ok(appended) => {
+                    let produced = self.produced(appended.base_offset);
+                    return Ok(self.pend(produced, appended.last_offset, Written::Now, terms));
+                }
+                Err(AppendError::Full { .. }) => self.disk_to_catch_up().await,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until the disk has caught up a little: the log bounds what it holds in memory, and a client that sends faster than
+    /// the disk writes is simply not read any further.
+    async fn disk_to_catch_up(&self) {
+        // A log that failed meanwhile says so at the next attempt.
+        let _ = self.log.durable_through(self.log.ends().durable()).await;
+    }
+
+    fn append(&self, admitted: &Admitted) -> Result<Appended, AppendError> {
+        let _guard = AbortOnPanic::new("commitlog");
+        self.log.append(self.platform.now(), self.epoch(), &admitted.header, &admitted.batch)
+    }
+
+    fn produced(&self, base_offset: Offset) -> Produced {
+        Produced {
+            base_offset,
+            log_append_time: Timestamp::NONE,
+            log_start: self.log.ends().log_start(),
+        }
+    }
+
+    fn pend(
+        &self,
+        produced: Produced,
+        last_offset: Offset,
+        written: Written,
+        terms: &admission::Terms,
+    ) -> PendingAck {
+        let timeout = terms.timeout;
+        let Some(acks) = terms.acks else {
+            return PendingAck { produced, receiver: None, timeout };
+        };
+        let token = self.token();
+        let (sender, receiver) = once();
+        self.acks.borrow_mut().insert(token, sender);
+        let deadline = self.platform.monotonic().saturating_add(timeout);
+        self.step(Input::Wait(ProduceWaiter { token, acks, written, last_offset, deadline }));
+        PendingAck { produced, receiver: Some(receiver), timeout }
+    }
+
+    /// Reads what is there for one entry of a Fetch request; never waits for more to arrive.
+    pub async fn fetch(
+        &self,
+        entry: &FetchEntry,
+        isolation: Isolation,
+        bytes_max: usize,
+        minimum: AtLeastOneBatch,
+    ) -> Result<Fetched<RecordSlice<P::Disk>>, FetchRefusal> {
+        let view = self.leader.borrow().admit_fetch(
+            entry.current_leader_epoch,
+            entry.offset,
+            isolation,
+        )?;
+        let mut fetched = Fetched {
+            high_watermark: view.high_watermark,
+            last_stable_offset: view.last_stable_offset,
+            log_start: view.log_start,
+            diverging: self.divergence(entry),
+            records: Vec::new(),
+            bytes: 0,
+        };
+        let nothing_wanted = bytes_max == 0 && minimum == AtLeastOneBatch::No;
+        if fetched.diverging.is_some() || entry.offset >= view.end || nothing_wanted {
+            return Ok(fetched);
+        }
+        let request = ReadRequest { from: entry.offset, end: view.end, bytes_max, minimum };
+        let read = match self.log.try_read_hot(&request) {
+            Some(read) => read,
+            None => self.log.read(request).await,
+        };
+        match read {
+            Ok(batches) => {
+                fetched.bytes = batches.bytes;
+                fetched.records = batches.slices;
+                Ok(fetched)
+            }
+            Err(error) => Err(FetchRefusal::of_read(error, &self.name)),
+        }
+    }
+
+    /// Where the reader's history leaves ours (FE-8).
+    fn divergence(&self, entry: &FetchEntry) -> Option<(LeaderEpoch, Offset)> {
+        let asked = entry.last_fetched_epoch;
+        if asked == LeaderEpoch::NONE {
+            return None;
+        }
+        // An epoch below all that is known here: nothing of the reader's history is.
+        let end = self.log.end_offset_for(asked)?;
+        let diverges = end.epoch < asked || end.end_offset < entry.offset;
+        diverges.then_some((end.epoch, end.end_offset))
+    }
+
+    /// Notifies `event` once there is more to see than `seen_end`; until the guard is dropped. `None` where too many are parked
+    /// already: answer with what is there.
+    pub fn park(
+        self: &Rc<Self>,
+        isolation: Isolation,
+        seen_end: Offset,
+        event: &Rc<Event>,
+    ) -> Option<Parked<P>> {
+        let token = self.token();
+        self.parked.borrow_mut().insert(token, Rc::clone(event));
+        self.refused_parking.set(false);
+        self.step(Input::WaitFetch(FetchWaiter { token, isolation, seen_end }));
+        if self.refused_parking.take() {
+            return None;
+        }
+        Some(Parked { driver: Rc::clone(self), token })
+    }
+
+    /// Lets time pass: answers produce requests whose time is over.
+    pub fn tick(&self, now: Duration) {
+        let is_due = self.leader.borrow().next_deadline().is_some_and(|deadline| deadline <= now);
+        if is_due {
+            self.step(Input::Time);
+        }
+    }
+
+    /// Ends this leadership: fails who waits, with the reason.
+    pub fn end(&self, reason: EndReason) {
+        self.step(Input::End(reason));
+    }
+
+    fn token(&self) -> WaiterToken {
+        let token = self.next_token.get();
+        self.next_token.set(token + 1);
+        WaiterToken(token)
+    }
+
+    fn step(&self, input: Input) {
+        let mut effects = Vec::new();
+        {
+            let _guard = AbortOnPanic::new("partition");
+            let now = self.platform.monotonic();
+            self.leader.borrow_mut().step(now, input, &mut effects);
+        }
+        for effect in effects {
+            self.obey(effect);
+        }
+    }
+
+    fn obey(&self, effect: Effect) {
+        match effect {
+            Effect::HighWatermark(offset) => self.log.set_high_watermark(offset),
+            Effect::CompleteProduce { token, outcome } => {
+                let sender = self.acks.borrow_mut().remove(&token);
+                if let Some(sender) = sender {
+                    sender.send(outcome);
+                }
+            }
+            Effect::AnswerFetch { token } => {
+                self.parked.borrow_mut().remove(&token);
+                self.refused_parking.set(true);
+            }
+            Effect::WakeFetches { tokens } => {
+                for token in tokens {
+                    let event = self.parked.borrow_mut().remove(&token);
+                    if let Some(event) = event {
+                        event.notify();
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A fetch that waits on one partition; dropping it ends the wait.
+pub struct Parked<P: Platform> {
+    driver: Rc<PartitionDriver<P>>,
+    token: WaiterToken,
+}
+
+impl<P: Platform> Drop for Parked<P> {
+    fn drop(&mut self) {
+        let waits = self.driver.parked.borrow_mut().remove(&self.token).is_some();
+        if waits {
+            self.driver.step(Input::CancelFetch(self.token));
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! What opening a log found, in words for the operator.
+//!
+//! Owns the line that is logged when a log was not simply as it was left.
+
+use commitlog::RecoveryReport;
+
+/// Logs what is worth knowing about a recovery; nothing where there is nothing.
+pub(crate) fn report_recovery(name: &str, report: &RecoveryReport) {
+    let end = report.end;
+    if let Some(lost) = &report.lost {
+        let (first, past) = (lost.start, lost.end);
+        tracing::error!(
+            "{name}: acknowledged offsets {first}..{past} are gone from disk; serving {end} and on"
+        );
+    }
+    if let Some(cut) = &report.cut {
+        let (segment, position, reason) = (cut.segment, cut.position, cut.reason);
+        tracing::info!(
+            "{name}: segment {segment} cut at byte {position} ({reason:?}); log end {end}"
+        );
+    }
+    for stray in &report.strays {
+        tracing::warn!("{name}: bytes that may matter were kept in {stray}");
+    }
+    if report.epochs_rebuilt {
+        tracing::info!("{name}: leader epochs rebuilt from the batches");
+    }
+}

@@ -1,0 +1,135 @@
+//! From the broker's refusals to Kafka's error codes: the only place where one becomes the other.
+//!
+//! Owns [`ToErrorCode`]. A retriable code is used for every state that passes, so that applications wait rather than stop.
+
+use cluster::{CreateRefusal, DeleteRefusal};
+use partition::{EndReason, SequenceRefusal};
+use wire::ErrorCode;
+
+use crate::drivers::metadata_log::MetadataLogError;
+use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+
+/// The code that a response carries for a refusal.
+pub(crate) trait ToErrorCode {
+    /// See the trait.
+    fn error_code(&self) -> ErrorCode;
+}
+
+impl ToErrorCode for EndReason {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::LeadershipLost | Self::ShuttingDown => ErrorCode::NotLeaderOrFollower,
+            Self::LogFailed | Self::DiskFull => ErrorCode::KafkaStorageError,
+            Self::Deleted => ErrorCode::UnknownTopicOrPartition,
+        }
+    }
+}
+
+impl ToErrorCode for SequenceRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::StaleEpoch { .. } => ErrorCode::InvalidProducerEpoch,
+            Self::OutOfOrder { .. } => ErrorCode::OutOfOrderSequenceNumber,
+            Self::Incomplete { .. } | Self::Control => ErrorCode::InvalidRecord,
+            Self::Transaction { .. } => ErrorCode::InvalidTxnState,
+        }
+    }
+}
+
+impl ToErrorCode for ProduceRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::InvalidAcks => ErrorCode::InvalidRequiredAcks,
+            Self::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
+            Self::UnknownTopicId => ErrorCode::UnknownTopicId,
+            Self::TopicAuthorization => ErrorCode::TopicAuthorizationFailed,
+            Self::TransactionalIdAuthorization => ErrorCode::TransactionalIdAuthorizationFailed,
+            Self::InvalidTransactionState => ErrorCode::InvalidTxnState,
+            Self::InternalTopic => ErrorCode::InvalidTopicException,
+            // Too many waiters passes like a leader that moves: the client refreshes and tries again.
+            Self::NotLeader | Self::Busy { .. } => ErrorCode::NotLeaderOrFollower,
+            Self::NotEnoughReplicas { .. } => ErrorCode::NotEnoughReplicas,
+            Self::NotEnoughReplicasAfterAppend { .. } => ErrorCode::NotEnoughReplicasAfterAppend,
+            Self::TooLarge { .. } | Self::ExpandsTooFar { .. } => ErrorCode::MessageTooLarge,
+            Self::LargerThanSegment { .. } => ErrorCode::RecordListTooLarge,
+            Self::Corrupt { .. } => ErrorCode::CorruptMessage,
+            Self::InvalidRecord { .. } => ErrorCode::InvalidRecord,
+            Self::InvalidTimestamp { .. } => ErrorCode::InvalidTimestamp,
+            Self::UnsupportedCompression => ErrorCode::UnsupportedCompressionType,
+            Self::Sequence(refusal) => refusal.error_code(),
+            Self::Storage { .. } => ErrorCode::KafkaStorageError,
+            Self::TimedOut { .. } => ErrorCode::RequestTimedOut,
+            Self::Ended(reason) => reason.error_code(),
+        }
+    }
+}
+
+impl ToErrorCode for FetchRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
+            Self::UnknownTopicId => ErrorCode::UnknownTopicId,
+            Self::TopicAuthorization => ErrorCode::TopicAuthorizationFailed,
+            Self::NotLeader => ErrorCode::NotLeaderOrFollower,
+            Self::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
+            Self::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
+            Self::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
+            Self::Damaged { .. } => ErrorCode::CorruptMessage,
+            Self::Storage { .. } => ErrorCode::KafkaStorageError,
+            Self::Ended(reason) => reason.error_code(),
+        }
+    }
+}
+
+impl ToErrorCode for ListOffsetsRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Read(refusal) => refusal.error_code(),
+            Self::NotAvailableYet => ErrorCode::OffsetNotAvailable,
+            Self::Duplicate => ErrorCode::InvalidRequest,
+            Self::UnsupportedTarget(_) => ErrorCode::UnsupportedVersion,
+        }
+    }
+}
+
+impl ToErrorCode for MetadataLogError {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Write { .. } | Self::Read { .. } => ErrorCode::KafkaStorageError,
+            Self::Stopping => ErrorCode::NotController,
+        }
+    }
+}
+
+impl ToErrorCode for CreateRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Name(_) => ErrorCode::InvalidTopicException,
+            Self::MetadataTopic | Self::Duplicate { .. } | Self::CountsWithAssignments => {
+                ErrorCode::InvalidRequest
+            }
+            Self::Exists { .. } => ErrorCode::TopicAlreadyExists,
+            Self::Partitions { .. } => ErrorCode::InvalidPartitions,
+            Self::TooManyPartitions { .. } | Self::TooManyInRequest { .. } => {
+                ErrorCode::PolicyViolation
+            }
+            Self::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
+            Self::AssignmentIndexes { .. } | Self::AssignmentReplicas { .. } => {
+                ErrorCode::InvalidReplicaAssignment
+            }
+            Self::Config(_) => ErrorCode::InvalidConfig,
+            Self::IdTaken { .. } => ErrorCode::UnknownServerError,
+        }
+    }
+}
+
+impl ToErrorCode for DeleteRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Disabled => ErrorCode::TopicDeletionDisabled,
+            Self::UnknownName { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::UnknownId { .. } => ErrorCode::UnknownTopicId,
+            Self::Duplicate | Self::Reference => ErrorCode::InvalidRequest,
+        }
+    }
+}

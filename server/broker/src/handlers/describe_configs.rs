@@ -1,0 +1,132 @@
+//! DescribeConfigs (key 32), versions 1 to 4: what holds for a topic or a broker, and why.
+//!
+//! 1 brings sources and synonyms, 3 types and documentation. A null or empty key list asks for all (MD-8). A broker named "" is the
+//! default of all brokers.
+
+use cluster::{DescribedConfig, node_of_endpoint};
+use record::NodeId;
+use wire::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
+    DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use wire::{ErrorCode, Text};
+
+use crate::context::{Operation, Resource};
+use crate::handlers::{Answer, Call};
+use crate::mesh_call::Message;
+use crate::platform::{Mesh, Platform};
+
+const TOPIC: i8 = 2;
+const BROKER: i8 = 4;
+
+/// Why a resource is not described.
+type Refusal = (ErrorCode, String);
+
+/// Answers from the image and this node's configuration.
+pub(super) fn handle<'a, P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    request: &DescribeConfigsRequest<'a>,
+) -> Answer<DescribeConfigsResponse<'a>> {
+    let results: Vec<_> = request
+        .resources
+        .iter()
+        .map(|resource| match describe(call, resource) {
+            Ok(configs) => DescribeConfigsResult {
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name.clone(),
+                configs: configs.into_iter().map(|config| entry(config, request)).collect(),
+                ..Default::default()
+            },
+            Err((error_code, message)) => DescribeConfigsResult {
+                error_code,
+                error_message: Some(message.into()),
+                resource_type: resource.resource_type,
+                resource_name: resource.resource_name.clone(),
+                ..Default::default()
+            },
+        })
+        .collect();
+    let errors: Vec<ErrorCode> = results.iter().map(|result| result.error_code).collect();
+    Answer::with_errors(DescribeConfigsResponse { results, ..Default::default() }, errors)
+}
+
+fn describe<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    resource: &DescribeConfigsResource<'_>,
+) -> Result<Vec<DescribedConfig>, Refusal> {
+    let names: Option<Vec<&str>> =
+        resource.configuration_keys.as_ref().map(|keys| keys.iter().map(|key| &**key).collect());
+    match resource.resource_type {
+        TOPIC => describe_topic(call, &resource.resource_name, names.as_deref()),
+        BROKER => describe_broker(call, &resource.resource_name, names.as_deref()),
+        other => {
+            let message = format!("resource type {other} has no configuration here");
+            Err((ErrorCode::InvalidRequest, message))
+        }
+    }
+}
+
+fn describe_topic<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    name: &str,
+    names: Option<&[&str]>,
+) -> Result<Vec<DescribedConfig>, Refusal> {
+    if !call.context.may(Operation::DescribeConfigs, Resource::Topic(name)) {
+        let message = "not allowed to describe this topic's configuration".to_owned();
+        return Err((ErrorCode::TopicAuthorizationFailed, message));
+    }
+    if let Err(refusal) = cluster::check_topic_name(name) {
+        return Err((ErrorCode::InvalidTopicException, refusal.to_string()));
+    }
+    let (image, state) = (call.shard.image(), call.shard.state());
+    let topic = image.topic(name).ok_or_else(|| {
+        (ErrorCode::UnknownTopicOrPartition, format!("topic {name}: does not exist"))
+    })?;
+    Ok(image.describe_topic(state.node_id, topic, &state.broker_configs, names))
+}
+
+fn describe_broker<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    name: &str,
+    names: Option<&[&str]>,
+) -> Result<Vec<DescribedConfig>, Refusal> {
+    if !call.context.may(Operation::DescribeConfigs, Resource::Cluster) {
+        let message = "not allowed to describe the brokers' configuration".to_owned();
+        return Err((ErrorCode::ClusterAuthorizationFailed, message));
+    }
+    let (image, state) = (call.shard.image(), call.shard.state());
+    if name.is_empty() {
+        return Ok(image.describe_all_nodes(&state.broker_configs));
+    }
+    let asked: Option<i32> = name.parse().ok();
+    if asked.map(|id| node_of_endpoint(NodeId(id))) != Some(state.node_id) {
+        let message = format!("broker {name}: this is broker {}", state.node_id);
+        return Err((ErrorCode::InvalidRequest, message));
+    }
+    Ok(image.describe_node(state.node_id, &state.broker_configs, names))
+}
+
+fn entry(
+    config: DescribedConfig,
+    request: &DescribeConfigsRequest<'_>,
+) -> DescribeConfigsResourceResult<'static> {
+    let synonyms = if request.include_synonyms { config.synonyms } else { Vec::new() };
+    let text = |value: &str| Text::Owned(value.to_owned());
+    DescribeConfigsResourceResult {
+        name: config.name.into(),
+        value: config.value.map(Into::into),
+        read_only: config.is_read_only,
+        config_source: config.source.code(),
+        is_sensitive: config.is_sensitive,
+        synonyms: synonyms
+            .into_iter()
+            .map(|synonym| DescribeConfigsSynonym {
+                name: synonym.name.into(),
+                value: synonym.value.as_deref().map(text),
+                source: synonym.source.code(),
+            })
+            .collect(),
+        config_type: config.kind.code(),
+        documentation: request.include_documentation.then(|| config.doc.into()),
+    }
+}

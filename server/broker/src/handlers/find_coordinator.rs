@@ -1,0 +1,40 @@
+//! FindCoordinator (key 10), versions 0 to 5: who coordinates a group or a transaction.
+//!
+//! Nobody yet: the answer is COORDINATOR_NOT_AVAILABLE, which clients take as "ask again". It has to be there all the same:
+//! librdkafka offers lz4 only to a broker that has it.
+
+use record::NodeId;
+use wire::ErrorCode;
+use wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
+
+use crate::handlers::Answer;
+
+const MESSAGE: &str = "consumer groups and transactions are not supported yet";
+
+/// Says so for each key.
+pub(super) fn handle<'a>(
+    version: i16,
+    request: &FindCoordinatorRequest<'a>,
+) -> Answer<FindCoordinatorResponse<'a>> {
+    let error_code = ErrorCode::CoordinatorNotAvailable;
+    let body = if version < 4 {
+        FindCoordinatorResponse {
+            error_code,
+            error_message: Some(MESSAGE.into()),
+            node_id: NodeId::NONE,
+            port: -1,
+            ..Default::default()
+        }
+    } else {
+        let coordinators = request.coordinator_keys.iter().map(|key| Coordinator {
+            key: key.clone(),
+            node_id: NodeId::NONE,
+            port: -1,
+            error_code,
+            error_message: Some(MESSAGE.into()),
+            ..Default::default()
+        });
+        FindCoordinatorResponse { coordinators: coordinators.collect(), ..Default::default() }
+    };
+    Answer::failed(body, error_code)
+}

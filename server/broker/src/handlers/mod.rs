@@ -1,0 +1,255 @@
+//! From frames to answers: one file an API.
+//!
+//! Owns the dispatch, and the only place (with the connection edges) where wire types meet the broker's own. Handlers translate:
+//! they look things up, ask cores through [`Shard`], and put the answer into Kafka's words. None of them keeps state.
+
+mod api_versions;
+mod create_topics;
+mod delete_topics;
+mod describe_cluster;
+mod describe_configs;
+mod fetch;
+mod find_coordinator;
+mod init_producer_id;
+mod list_offsets;
+mod metadata;
+mod produce;
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use commitlog::Disk;
+use wire::{
+    ApiKey, BodyError, EncodeError, Encoded, ErrorCode, HeaderError, Message as _, RequestHeader,
+    Response, ResponseHeader, encode_response,
+};
+
+use crate::connection::{PendingReply, Served};
+use crate::context::RequestContext;
+use crate::mesh_call::Message;
+use crate::metrics::RequestKey;
+use crate::platform::{Mesh, Platform};
+use crate::send_path::Part;
+use crate::shard::Shard;
+
+/// Why a request ends its connection: the protocol has no answer for it.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum BadRequest {
+    /// Its header is none, or names what is not served.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// Its body is not what the header says.
+    #[error("{api} v{version}: {error}")]
+    Body {
+        /// The API.
+        api: ApiKey,
+        /// The version.
+        version: i16,
+        /// What is wrong.
+        error: BodyError,
+    },
+}
+
+/// A response body, and the first error in it (for the metrics).
+#[derive(Debug)]
+pub(crate) struct Answer<Body> {
+    body: Body,
+    error: ErrorCode,
+}
+
+impl<Body> Answer<Body> {
+    /// A response without an error.
+    pub(crate) fn ok(body: Body) -> Self {
+        Self { body, error: ErrorCode::None }
+    }
+
+    /// A response that says `error` somewhere.
+    pub(crate) fn failed(body: Body, error: ErrorCode) -> Self {
+        Self { body, error }
+    }
+
+    /// A response and the errors in it, in order.
+    pub(crate) fn with_errors(body: Body, errors: impl IntoIterator<Item = ErrorCode>) -> Self {
+        let error = errors.into_iter().find(|error| *error != ErrorCode::None);
+        Self { body, error: error.unwrap_or_default() }
+    }
+}
+
+/// One request on its way.
+pub(crate) struct Call<P: Platform, M: Mesh<Message>> {
+    /// The core that serves the connection.
+    pub shard: Rc<Shard<P, M>>,
+    /// Who asks.
+    pub context: RequestContext,
+    /// The API.
+    pub api: ApiKey,
+    /// The version of request and response.
+    pub version: i16,
+    /// The client's number for the request.
+    pub correlation_id: i32,
+}
+
+impl<P: Platform, M: Mesh<Message>> Call<P, M> {
+    /// Encodes a response and counts it.
+    fn reply<'a, Body: Response<'a>>(&self, answer: &Answer<Body>) -> Served<P::Disk> {
+        self.reply_with(answer, Vec::new())
+    }
+
+    /// [`Call::reply`] for a response whose records are apart: `records` holds the pieces of each, in order.
+    fn reply_with<'a, Body: Response<'a>>(
+        &self,
+        answer: &Answer<Body>,
+        records: Vec<Vec<Part<P::Disk>>>,
+    ) -> Served<P::Disk> {
+        self.count(answer.error);
+        let header = ResponseHeader { correlation_id: self.correlation_id };
+        match encode_response(header, self.version, &answer.body).map(Encoded::into_bytes) {
+            Ok(Ok(whole)) => Served::Reply(vec![Part::Bytes(whole)]),
+            Ok(Err(cut)) => Served::Reply(interleave(&cut, records)),
+            Err(error) => self.too_long(&error),
+        }
+    }
+
+    fn too_long(&self, error: &EncodeError) -> Served<P::Disk> {
+        tracing::error!(api = %self.api, version = self.version, %error, "a response cannot be sent, closing");
+        Served::Close
+    }
+
+    fn count(&self, error: ErrorCode) {
+        let elapsed =
+            self.shard.platform().monotonic().saturating_sub(self.context.stages.received);
+        let key = RequestKey { api: self.api.key(), version: self.version, error: error.code() };
+        self.shard.metrics().request(key, elapsed);
+    }
+}
+
+/// A frame in sending order: the message's own bytes, with the record bytes where they belong.
+fn interleave<D: Disk>(encoded: &Encoded, records: Vec<Vec<Part<D>>>) -> Vec<Part<D>> {
+    let head = Bytes::copy_from_slice(encoded.head());
+    let mut parts = Vec::with_capacity(1 + 2 * records.len());
+    let mut start = 0;
+    for (cut, pieces) in encoded.cuts().iter().zip(records) {
+        let pieces_bytes: usize = pieces.iter().map(|part| part.as_bytes().len()).sum();
+        assert_eq!(pieces_bytes, cut.bytes);
+        if cut.at > start {
+            parts.push(Part::Bytes(head.slice(start..cut.at)));
+            start = cut.at;
+        }
+        parts.extend(pieces);
+    }
+    if head.len() > start {
+        parts.push(Part::Bytes(head.slice(start..)));
+    }
+    parts
+}
+
+/// Starts a request: appends of a Produce are made before this returns, everything else when its reply's turn comes.
+pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
+    shard: &Rc<Shard<P, M>>,
+    context: &mut RequestContext,
+    frame: Bytes,
+) -> Result<PendingReply<P::Disk>, BadRequest> {
+    let (header, body) = match RequestHeader::decode(&frame) {
+        Ok(decoded) => decoded,
+        Err(HeaderError::ApiVersionsTooNew { correlation_id, .. }) => {
+            return Ok(unsupported_api_versions(shard, context, correlation_id));
+        }
+        Err(error) => return Err(error.into()),
+    };
+    if context.client.as_deref() != header.client_id {
+        context.client = header.client_id.map(Rc::from);
+    }
+    let call = Call {
+        shard: Rc::clone(shard),
+        context: context.clone(),
+        api: header.api,
+        version: header.version,
+        correlation_id: header.correlation_id,
+    };
+    let body = frame.slice_ref(body);
+    if call.api == ApiKey::Produce {
+        return produce::begin(call, body).await;
+    }
+    let (api, version) = (call.api, call.version);
+    Ok(Box::pin(async move {
+        let shard = Rc::clone(&call.shard);
+        let peer = call.context.peer;
+        match serve(call, &body).await {
+            Ok(served) => served,
+            Err(error) => {
+                let bad = BadRequest::Body { api, version, error };
+                shard.report_bad_input(peer, &bad.to_string());
+                Served::Close
+            }
+        }
+    }))
+}
+
+/// The one answer to a version of ApiVersions that is not known here.
+fn unsupported_api_versions<P: Platform, M: Mesh<Message>>(
+    shard: &Rc<Shard<P, M>>,
+    context: &RequestContext,
+    correlation_id: i32,
+) -> PendingReply<P::Disk> {
+    let call = Call {
+        shard: Rc::clone(shard),
+        context: context.clone(),
+        api: ApiKey::ApiVersions,
+        version: 0,
+        correlation_id,
+    };
+    Box::pin(async move {
+        let body = wire::api_versions::ApiVersionsResponse::unsupported();
+        call.reply(&Answer::failed(body, ErrorCode::UnsupportedVersion))
+    })
+}
+
+async fn serve<P: Platform, M: Mesh<Message>>(
+    call: Call<P, M>,
+    body: &[u8],
+) -> Result<Served<P::Disk>, BodyError> {
+    let version = call.version;
+    Ok(match call.api {
+        ApiKey::ApiVersions => {
+            let request = wire::api_versions::ApiVersionsRequest::decode(version, body)?;
+            call.reply(&api_versions::handle(version, &request))
+        }
+        ApiKey::Metadata => {
+            let request = wire::metadata::MetadataRequest::decode(version, body)?;
+            call.reply(&metadata::handle(&call, &request).await)
+        }
+        ApiKey::Fetch => {
+            let request = wire::fetch::FetchRequest::decode(version, body)?;
+            fetch::handle(&call, &request).await
+        }
+        ApiKey::ListOffsets => {
+            let request = wire::list_offsets::ListOffsetsRequest::decode(version, body)?;
+            call.reply(&list_offsets::handle(&call, &request).await)
+        }
+        ApiKey::InitProducerId => {
+            let request = wire::init_producer_id::InitProducerIdRequest::decode(version, body)?;
+            call.reply(&init_producer_id::handle(&call, &request).await)
+        }
+        ApiKey::FindCoordinator => {
+            let request = wire::find_coordinator::FindCoordinatorRequest::decode(version, body)?;
+            call.reply(&find_coordinator::handle(version, &request))
+        }
+        ApiKey::CreateTopics => {
+            let request = wire::create_topics::CreateTopicsRequest::decode(version, body)?;
+            call.reply(&create_topics::handle(&call, &request).await)
+        }
+        ApiKey::DeleteTopics => {
+            let request = wire::delete_topics::DeleteTopicsRequest::decode(version, body)?;
+            call.reply(&delete_topics::handle(&call, &request).await)
+        }
+        ApiKey::DescribeConfigs => {
+            let request = wire::describe_configs::DescribeConfigsRequest::decode(version, body)?;
+            call.reply(&describe_configs::handle(&call, &request))
+        }
+        ApiKey::DescribeCluster => {
+            let request = wire::describe_cluster::DescribeClusterRequest::decode(version, body)?;
+            call.reply(&describe_cluster::handle(&call, &request))
+        }
+        api => unreachable!("{api} passed the header check and has no handler"),
+    })
+}

@@ -1,0 +1,150 @@
+//! Request and reply over the mesh.
+//!
+//! Owns call numbers, the table of calls under way and the bound on them. A receive loop hands replies in here and never waits;
+//! only tasks of connections and drivers wait. A core that is gone answers every call under way with [`CallError`].
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use crate::calls::{Reply, Request};
+use crate::platform::{Mesh, MeshIndex, Platform};
+use crate::sync::{Event, OnceSender, once};
+
+/// Calls that one core may have under way to all others together: the bound on what their queues hold for it.
+const CALLS_MAX: usize = 4096;
+/// How long to leave a full queue alone before trying again.
+const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(50);
+
+/// A number that ties a reply to its call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CallId(u64);
+
+/// What travels over the mesh.
+#[derive(Debug)]
+pub enum Message {
+    /// Do this and answer under this number.
+    Call(CallId, Request),
+    /// The answer.
+    Answer(CallId, Reply),
+}
+
+/// The other core, or the whole node, is going down.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("core {to} of this node is stopping", to = to.0)]
+pub struct CallError {
+    /// Who was called.
+    pub to: MeshIndex,
+}
+
+/// One core's end of all its calls.
+#[derive(Debug)]
+pub struct Caller<P, M> {
+    platform: P,
+    mesh: M,
+    calls: Rc<Calls>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    next: Cell<u64>,
+    pending: RefCell<HashMap<u64, OnceSender<Reply>>>,
+    room: Rc<Event>,
+}
+
+impl<P: Clone, M: Clone> Clone for Caller<P, M> {
+    fn clone(&self) -> Self {
+        Self {
+            platform: self.platform.clone(),
+            mesh: self.mesh.clone(),
+            calls: Rc::clone(&self.calls),
+        }
+    }
+}
+
+/// A call that has been queued; awaiting it gives the reply.
+#[derive(Debug)]
+pub struct PendingCall {
+    to: MeshIndex,
+    id: u64,
+    receiver: crate::sync::OnceReceiver<Reply>,
+    calls: Rc<Calls>,
+}
+
+impl PendingCall {
+    /// The reply. Errors: the other core is going down.
+    pub async fn reply(mut self) -> Result<Reply, CallError> {
+        let to = self.to;
+        let reply = (&mut self.receiver).await;
+        reply.ok_or(CallError { to })
+    }
+}
+
+impl Drop for PendingCall {
+    fn drop(&mut self) {
+        self.calls.pending.borrow_mut().remove(&self.id);
+        self.calls.room.notify();
+    }
+}
+
+impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
+    /// The calls of one core.
+    pub fn new(platform: P, mesh: M) -> Self {
+        Self { platform, mesh, calls: Rc::new(Calls::default()) }
+    }
+
+    /// Where this core stands on the mesh.
+    pub fn index(&self) -> MeshIndex {
+        self.mesh.index()
+    }
+
+    /// The control executor's place: the last.
+    pub fn control(&self) -> MeshIndex {
+        MeshIndex(self.mesh.count() - 1)
+    }
+
+    /// Queues a request. Order: requests of one task to one core arrive in the order of these calls.
+    pub async fn call(&self, to: MeshIndex, request: Request) -> PendingCall {
+        while self.calls.pending.borrow().len() >= CALLS_MAX {
+            self.calls.room.listen().await;
+        }
+        let id = self.calls.next.get();
+        self.calls.next.set(id + 1);
+        let (sender, receiver) = once();
+        self.calls.pending.borrow_mut().insert(id, sender);
+        let pending = PendingCall { to, id, receiver, calls: Rc::clone(&self.calls) };
+        self.post(to, Message::Call(CallId(id), request)).await;
+        pending
+    }
+
+    /// Queues a request and awaits its reply.
+    pub async fn ask(&self, to: MeshIndex, request: Request) -> Result<Reply, CallError> {
+        self.call(to, request).await.reply().await
+    }
+
+    /// Answers a call.
+    pub async fn answer(&self, to: MeshIndex, id: CallId, reply: Reply) {
+        self.post(to, Message::Answer(id, reply)).await;
+    }
+
+    /// Hands a reply to whoever waits for it; one that nobody waits for any more is dropped.
+    pub fn answered(&self, id: CallId, reply: Reply) {
+        if let Some(sender) = self.calls.pending.borrow_mut().remove(&id.0) {
+            sender.send(reply);
+        }
+    }
+
+    /// Ends every call under way: the mesh is closed.
+    pub fn close(&self) {
+        self.calls.pending.borrow_mut().clear();
+    }
+
+    async fn post(&self, to: MeshIndex, message: Message) {
+        let mut message = message;
+        while let Err(returned) = self.mesh.try_send(to, message) {
+            message = returned;
+            self.platform.sleep(FULL_QUEUE_PAUSE).await;
+        }
+    }
+}

@@ -1,0 +1,335 @@
+//! Fetch across cores: read what is there, wait for more where that is not enough, give the bytes out in the request's order.
+//!
+//! Owns FE-2 and FE-3: when a Fetch is answered, and how its byte budget is spent. Record bytes of this core stay where they are;
+//! those of another core are copied once, by their owner, since an I/O buffer cannot leave its core.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use commitlog::{AtLeastOneBatch, RecordSlice};
+use futures_lite::future::or;
+use partition::Isolation;
+use record::{Offset, ShardIndex, TopicPartition};
+
+use crate::calls::{
+    EntrySlot, FetchAnswer, FetchCall, FetchEntry, Fetched, Reply, Request, WaitCall, Waited,
+};
+use crate::mesh_call::Message;
+use crate::platform::{Mesh, Platform};
+use crate::refusal::FetchRefusal;
+use crate::send_path::Part;
+use crate::shard::producing::group_by_owner;
+use crate::shard::{Owned, Shard};
+use crate::sync::Event;
+
+/// The longest wait that is left behind on another core when a Fetch is answered without it.
+const REMOTE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A Fetch whose partitions have been found.
+#[derive(Debug, Clone)]
+pub struct FetchPlan {
+    /// What may be seen.
+    pub isolation: Isolation,
+    /// Answer at once with at least so many bytes.
+    pub bytes_min: usize,
+    /// At most so many bytes in all, one whole batch excepted.
+    pub bytes_max: usize,
+    /// How long to wait for `bytes_min`.
+    pub wait_max: Duration,
+    /// The partitions and their owners, in the order of the request.
+    pub entries: Vec<(ShardIndex, FetchEntry)>,
+}
+
+/// The answers to a plan, in its order.
+pub(super) type FetchAnswers<P> = Vec<FetchAnswer<Part<<P as Platform>::Disk>>>;
+
+type RemoteWait = Pin<Box<dyn Future<Output = Waited>>>;
+
+impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
+    /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over.
+    pub async fn fetch(&self, plan: &FetchPlan) -> FetchAnswers<P> {
+        let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
+        loop {
+            let answers = self.read_plan(plan).await;
+            let now = self.platform().monotonic();
+            if is_enough(plan, &answers) || now >= deadline || self.stopping().is_raised() {
+                return spend(plan.bytes_max, answers);
+            }
+            let left = deadline.saturating_sub(now);
+            if self.wait_for_more(plan, &answers, left).await == Waited::NoRoom {
+                return spend(plan.bytes_max, answers);
+            }
+        }
+    }
+
+    /// Reads every partition once, each core with the whole budget: the budget is spent in the request's order afterwards.
+    async fn read_plan(&self, plan: &FetchPlan) -> FetchAnswers<P> {
+        let (mine, others): (Vec<_>, Vec<_>) =
+            plan.entries.iter().copied().partition(|(owner, _)| *owner == self.index());
+        let mut calls = Vec::new();
+        for (owner, entries) in group_by_owner(others) {
+            let slots: Vec<EntrySlot> = entries.iter().map(|entry| entry.slot).collect();
+            let call = FetchCall { isolation: plan.isolation, bytes_max: plan.bytes_max, entries };
+            self.metrics().forwarded_requests.increment();
+            calls.push((slots, self.caller().call(owner.into(), Request::Fetch(call)).await));
+        }
+        let mine = mine.into_iter().map(|(_, entry)| entry).collect();
+        let call =
+            FetchCall { isolation: plan.isolation, bytes_max: plan.bytes_max, entries: mine };
+        let mut answers: FetchAnswers<P> =
+            self.read_here(&call).await.into_iter().map(local_answer).collect();
+        for (slots, call) in calls {
+            match call.reply().await {
+                Ok(Reply::Fetch(theirs)) => answers.extend(theirs.into_iter().map(remote_answer)),
+                Ok(_) | Err(_) => answers.extend(
+                    slots
+                        .into_iter()
+                        .map(|slot| FetchAnswer { slot, outcome: Err(FetchRefusal::NotLeader) }),
+                ),
+            }
+        }
+        answers.sort_by_key(|answer| answer.slot);
+        answers
+    }
+
+    /// Reads what this core owns, in order, within the budget and at least one batch.
+    async fn read_here(&self, call: &FetchCall) -> Vec<FetchAnswer<RecordSlice<P::Disk>>> {
+        let mut left = call.bytes_max;
+        let mut minimum = AtLeastOneBatch::Yes;
+        let mut answers = Vec::with_capacity(call.entries.len());
+        for entry in &call.entries {
+            let budget = left.min(entry.bytes_max);
+            let outcome = match self.owned(entry.partition) {
+                Owned::Here(driver) => driver.fetch(entry, call.isolation, budget, minimum).await,
+                Owned::Offline(detail) => Err(FetchRefusal::Storage { detail }),
+                Owned::NotHere => Err(FetchRefusal::NotLeader),
+            };
+            if let Ok(fetched) = &outcome
+                && fetched.bytes > 0
+            {
+                left = left.saturating_sub(fetched.bytes);
+                minimum = AtLeastOneBatch::No;
+                self.metrics().fetched_bytes.add(fetched.bytes as u64);
+            }
+            answers.push(FetchAnswer { slot: entry.slot, outcome });
+        }
+        answers
+    }
+
+    /// A read that another core forwarded: the record bytes are copied, once.
+    pub async fn forwarded_fetch(&self, call: &FetchCall) -> Vec<FetchAnswer<Bytes>> {
+        let answers = self.read_here(call).await;
+        let copied = answers.into_iter().map(|answer| FetchAnswer {
+            slot: answer.slot,
+            outcome: answer.outcome.map(|fetched| copy_records(&fetched)),
+        });
+        let copied: Vec<FetchAnswer<Bytes>> = copied.collect();
+        let bytes: usize =
+            copied.iter().filter_map(|a| a.outcome.as_ref().ok()).map(|f| f.bytes).sum();
+        self.metrics().fetch_forward_copied_bytes.add(bytes as u64);
+        copied
+    }
+
+    async fn wait_for_more(
+        &self,
+        plan: &FetchPlan,
+        answers: &FetchAnswers<P>,
+        left: Duration,
+    ) -> Waited {
+        let seen: BTreeMap<EntrySlot, Offset> = answers
+            .iter()
+            .filter_map(|answer| {
+                let fetched = answer.outcome.as_ref().ok()?;
+                Some((answer.slot, seen_end(plan.isolation, fetched)))
+            })
+            .collect();
+        let mut positions: Vec<(ShardIndex, (TopicPartition, Offset))> = Vec::new();
+        for (owner, entry) in &plan.entries {
+            if let Some(end) = seen.get(&entry.slot) {
+                positions.push((*owner, (entry.partition, *end)));
+            }
+        }
+        let (mine, others): (Vec<_>, Vec<_>) =
+            positions.into_iter().partition(|(owner, _)| *owner == self.index());
+        let mut waits: Vec<RemoteWait> = Vec::new();
+        for (owner, positions) in group_by_owner(others) {
+            let duration = left.min(REMOTE_WAIT_MAX);
+            let call = WaitCall { isolation: plan.isolation, positions, duration };
+            let pending = self.caller().call(owner.into(), Request::Wait(call)).await;
+            waits.push(Box::pin(async move {
+                match pending.reply().await {
+                    Ok(Reply::Woken(waited)) => waited,
+                    // The owner is going down: reading again says so.
+                    Ok(_) | Err(_) => Waited::LookAgain,
+                }
+            }));
+        }
+        let mine = mine.into_iter().map(|(_, position)| position).collect();
+        let call = WaitCall { isolation: plan.isolation, positions: mine, duration: left };
+        or(self.wait_here(&call), any_of(waits)).await
+    }
+
+    /// Ends when one of the partitions can show more, when one is not here any more, or when the time is over.
+    pub async fn wait_here(&self, call: &WaitCall) -> Waited {
+        let event = Event::new();
+        let woken = event.listen();
+        let mut parked = Vec::with_capacity(call.positions.len());
+        for (partition, seen_end) in &call.positions {
+            match self.owned(*partition) {
+                Owned::Here(driver) => match driver.park(call.isolation, *seen_end, &event) {
+                    Some(guard) => parked.push(guard),
+                    None => return Waited::NoRoom,
+                },
+                Owned::Offline(_) | Owned::NotHere => event.notify(),
+            }
+        }
+        let stop = async {
+            or(self.platform().sleep(call.duration), self.stopping().raised()).await;
+        };
+        or(woken, stop).await;
+        Waited::LookAgain
+    }
+}
+
+fn seen_end<Records>(isolation: Isolation, fetched: &Fetched<Records>) -> Offset {
+    match isolation {
+        Isolation::ReadUncommitted => fetched.high_watermark,
+        Isolation::ReadCommitted => fetched.last_stable_offset,
+    }
+}
+
+/// FE-2: whether a Fetch is answered without waiting any longer.
+fn is_enough<Records>(plan: &FetchPlan, answers: &[FetchAnswer<Records>]) -> bool {
+    let mut bytes = 0;
+    for answer in answers {
+        match &answer.outcome {
+            Ok(fetched) if fetched.diverging.is_none() => bytes += fetched.bytes,
+            Ok(_) | Err(_) => return true,
+        }
+    }
+    answers.is_empty() || bytes >= plan.bytes_min.min(plan.bytes_max)
+}
+
+/// FE-3: gives the budget out in the request's order; the first batch there is always goes whole.
+fn spend<Records>(
+    bytes_max: usize,
+    mut answers: Vec<FetchAnswer<Records>>,
+) -> Vec<FetchAnswer<Records>> {
+    let mut left = bytes_max;
+    let mut is_first = true;
+    for answer in &mut answers {
+        let Ok(fetched) = &mut answer.outcome else { continue };
+        if fetched.bytes == 0 {
+            continue;
+        }
+        if is_first || fetched.bytes <= left {
+            left = left.saturating_sub(fetched.bytes);
+            is_first = false;
+        } else {
+            // Read for nothing: another core spent the budget first. The client asks again from here.
+            fetched.records.clear();
+            fetched.bytes = 0;
+        }
+    }
+    answers
+}
+
+fn local_answer<D: commitlog::Disk>(answer: FetchAnswer<RecordSlice<D>>) -> FetchAnswer<Part<D>> {
+    map_records(answer, Part::Records)
+}
+
+fn remote_answer<D: commitlog::Disk>(answer: FetchAnswer<Bytes>) -> FetchAnswer<Part<D>> {
+    map_records(answer, Part::Bytes)
+}
+
+fn map_records<From, To>(answer: FetchAnswer<From>, wrap: impl Fn(From) -> To) -> FetchAnswer<To> {
+    let FetchAnswer { slot, outcome } = answer;
+    let outcome = outcome.map(|mut fetched| {
+        let records = std::mem::take(&mut fetched.records).into_iter().map(wrap).collect();
+        fetched.with_records(records)
+    });
+    FetchAnswer { slot, outcome }
+}
+
+fn copy_records<D: commitlog::Disk>(fetched: &Fetched<RecordSlice<D>>) -> Fetched<Bytes> {
+    let mut copy = BytesMut::with_capacity(fetched.bytes);
+    for slice in &fetched.records {
+        copy.extend_from_slice(slice);
+    }
+    let records = if copy.is_empty() { Vec::new() } else { vec![copy.freeze()] };
+    fetched.with_records(records)
+}
+
+/// Ends when the first of `futures` does; never, if there is none.
+async fn any_of(mut futures: Vec<RemoteWait>) -> Waited {
+    std::future::poll_fn(|context| {
+        for future in &mut futures {
+            if let Poll::Ready(waited) = future.as_mut().poll(context) {
+                return Poll::Ready(waited);
+            }
+        }
+        Poll::Pending
+    })
+    .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(slot: u32, bytes: usize) -> FetchAnswer<u8> {
+        let records = if bytes == 0 { Vec::new() } else { vec![1] };
+        let fetched = Fetched {
+            high_watermark: Offset(9),
+            last_stable_offset: Offset(9),
+            log_start: Offset(0),
+            diverging: None,
+            records,
+            bytes,
+        };
+        FetchAnswer { slot: EntrySlot(slot), outcome: Ok(fetched) }
+    }
+
+    fn plan(bytes_min: usize, bytes_max: usize) -> FetchPlan {
+        FetchPlan {
+            isolation: Isolation::ReadUncommitted,
+            bytes_min,
+            bytes_max,
+            wait_max: Duration::ZERO,
+            entries: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_first_batch_goes_whole_and_the_rest_keeps_to_the_budget() {
+        let check = |bytes_max, sizes: &[usize], expected: &[usize]| {
+            let answers = (0..).zip(sizes).map(|(slot, bytes)| answer(slot, *bytes)).collect();
+            let spent: Vec<usize> = spend(bytes_max, answers)
+                .iter()
+                .map(|a| a.outcome.as_ref().map_or(0, |fetched| fetched.bytes))
+                .collect();
+            assert_eq!(spent, expected);
+        };
+        check(10, &[0, 100, 5, 0], &[0, 100, 0, 0]);
+        check(10, &[4, 7, 6, 1], &[4, 0, 6, 0]);
+        check(100, &[4, 7, 6], &[4, 7, 6]);
+        check(0, &[3, 3], &[3, 0]);
+    }
+
+    #[test]
+    fn a_fetch_waits_only_while_there_is_too_little_and_nothing_wrong() {
+        assert!(is_enough::<u8>(&plan(1, 10), &[]));
+        assert!(!is_enough(&plan(1, 10), &[answer(0, 0)]));
+        assert!(is_enough(&plan(1, 10), &[answer(0, 1)]));
+        assert!(
+            is_enough(&plan(1000, 10), &[answer(0, 10)]),
+            "the minimum is capped by the maximum"
+        );
+        let wrong = FetchAnswer::<u8> { slot: EntrySlot(0), outcome: Err(FetchRefusal::NotLeader) };
+        assert!(is_enough(&plan(1000, 1000), &[answer(1, 0), wrong]));
+    }
+}

@@ -1,0 +1,217 @@
+//! The logs of a core follow the image: opened, given new rules, deleted.
+//!
+//! Owns the way from an image to open logs and back. A partition that cannot be opened stays offline with its reason, and the core
+//! serves the rest. Nothing is deleted because metadata is missing: only a topic that an image has dropped is.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use cluster::{Topic, TopicSettings};
+use commitlog::mutant::Mutant as StoreMutant;
+use commitlog::{LogIdentity, LogOptions, Store, StoreOptions};
+use partition::{EndReason, Mutant, Producers, ProducersOptions};
+use record::{PartitionIndex, TopicId, TopicPartition};
+use wire::BufferPool;
+
+use crate::calls::ImageChange;
+use crate::drivers::admission::{BatchRules, Workspaces};
+use crate::drivers::partition::{PartitionDriver, PartitionParts};
+use crate::drivers::recovery::report_recovery;
+use crate::mesh_call::{Caller, Message};
+use crate::metrics::CoreMetrics;
+use crate::node_state::NodeState;
+use crate::platform::{Mesh, Platform};
+use crate::shard::Shard;
+use crate::shard::listening::Listening;
+use crate::shard::producer_ids::ProducerIds;
+use crate::sync::Flag;
+
+/// Read buffers that one core keeps for its connections' next large frames.
+const READ_BUFFER_BYTES: usize = 16 << 20;
+
+impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
+    /// Opens the logs of every partition that lives on this core. Errors: the core cannot serve at all.
+    pub(super) async fn open(
+        platform: P,
+        caller: Caller<P, M>,
+        state: Arc<NodeState>,
+        listening: Listening<P>,
+    ) -> Result<Rc<Self>, String> {
+        let options = StoreOptions {
+            name: caller.index().0.to_string(),
+            checkpoints: Arc::clone(&state.checkpoints),
+            start: state.start,
+            sequence_base: state.sequence_base,
+            tail_cache_bytes: state.config.tail_cache_bytes,
+            read_cache_bytes: state.config.read_cache_bytes,
+            open_files_max: state.open_files_max,
+            mutant: StoreMutant::NONE,
+        };
+        let store = Store::open(platform.disk(), platform.clone(), options)
+            .await
+            .map_err(|error| error.to_string())?;
+        let image = Arc::clone(&state.image);
+        let shard = Rc::new(Self {
+            platform,
+            caller,
+            image: RefCell::new(Arc::clone(&image)),
+            state,
+            store,
+            partitions: RefCell::default(),
+            offline: RefCell::default(),
+            producer_ids: ProducerIds::default(),
+            buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
+            workspaces: Workspaces::default(),
+            metrics: CoreMetrics::default(),
+            stopping: Flag::default(),
+            listening,
+            bad_input: RefCell::default(),
+        });
+        for topic in image.topics() {
+            shard.open_topic(topic).await;
+        }
+        shard.write_checkpoint().await;
+        Ok(shard)
+    }
+
+    /// Drops checkpoint entries of partitions that live elsewhere now. Their new cores have opened them and written checkpoints of
+    /// their own: an entry that went earlier could be the only word of a log.
+    pub(super) async fn forget_others(&self) {
+        let image = self.image();
+        self.store.retain_entries(|partition| {
+            let topic = image.topic_by_id(partition.topic_id);
+            let found = topic.and_then(|topic| topic.partition(partition.partition));
+            found.is_some_and(|found| found.shard(self.state.shard_count) == self.index())
+        });
+        self.write_checkpoint().await;
+    }
+
+    pub(super) async fn write_checkpoint(&self) {
+        if let Err(error) = self.store.checkpoint(self.platform.now()).await {
+            tracing::warn!(%error, "checkpoint not written; the next start reads more");
+        }
+    }
+
+    /// How many partitions are served here.
+    pub(super) fn partition_count(&self) -> usize {
+        self.partitions.borrow().len()
+    }
+
+    /// Takes a new image.
+    pub(super) async fn apply(&self, change: &ImageChange) {
+        *self.image.borrow_mut() = Arc::clone(&change.image);
+        for topic_id in change.topics.iter() {
+            match change.image.topic_by_id(*topic_id) {
+                Some(topic) => self.open_topic(topic).await,
+                None => self.delete_topic(*topic_id).await,
+            }
+        }
+    }
+
+    /// Opens what is new of a topic on this core, and tells what is there already of new settings.
+    async fn open_topic(&self, topic: &Topic) {
+        let settings = self.settings_of(topic);
+        for (index, found) in topic.indexed() {
+            if found.shard(self.state.shard_count) != self.index() {
+                continue;
+            }
+            let partition = TopicPartition { topic_id: topic.id, partition: index };
+            let known = self.partitions.borrow().get(&partition).cloned();
+            if let Some(driver) = known {
+                driver.log().set_options(log_options(&settings));
+                driver.set_rules(BatchRules::of(&settings));
+                continue;
+            }
+            let opened = self.open_partition(topic, index, &settings, found.leader_epoch).await;
+            match opened {
+                Ok(driver) => {
+                    self.partitions.borrow_mut().insert(partition, driver);
+                }
+                Err(detail) => {
+                    tracing::error!(topic = %topic.name, partition = index.0, "offline: {detail}");
+                    self.offline.borrow_mut().insert(partition, detail);
+                }
+            }
+        }
+    }
+
+    fn settings_of(&self, topic: &Topic) -> TopicSettings {
+        let (image, state) = (self.image.borrow(), &self.state);
+        image.topic_settings(state.node_id, topic, &state.broker_configs)
+    }
+
+    async fn open_partition(
+        &self,
+        topic: &Topic,
+        index: PartitionIndex,
+        settings: &TopicSettings,
+        epoch: record::LeaderEpoch,
+    ) -> Result<Rc<PartitionDriver<P>>, String> {
+        let producers = Rc::new(RefCell::new(Producers::new(ProducersOptions {
+            producers_max: self.state.config.producer_count_max,
+            expiration_ms: self.state.config.producer_id_expiration_ms,
+            mutant: Mutant::None,
+        })));
+        let identity =
+            LogIdentity { topic: Rc::from(&*topic.name), topic_id: topic.id, partition: index };
+        let fold = Rc::clone(&producers);
+        let (log, report) = self
+            .store
+            .open_log(identity, log_options(settings), fold, self.platform.now())
+            .await
+            .map_err(|error| error.to_string())?;
+        let name: Rc<str> = format!("{}-{index}", topic.name).into();
+        report_recovery(&name, &report);
+        Ok(PartitionDriver::lead(PartitionParts {
+            platform: self.platform.clone(),
+            partition: TopicPartition { topic_id: topic.id, partition: index },
+            name,
+            log,
+            producers,
+            epoch,
+            rules: BatchRules::of(settings),
+            workspaces: self.workspaces.clone(),
+        }))
+    }
+
+    async fn delete_topic(&self, topic_id: TopicId) {
+        let gone: Vec<TopicPartition> = {
+            let partitions = self.partitions.borrow();
+            partitions.keys().filter(|known| known.topic_id == topic_id).copied().collect()
+        };
+        for partition in gone {
+            let driver = self.partitions.borrow_mut().remove(&partition);
+            let Some(driver) = driver else { continue };
+            driver.end(EndReason::Deleted);
+            let deleted = self.store.delete_log(driver.log().clone()).await;
+            if let Err(error) = deleted {
+                // The name stays taken on disk; the next start moves the directory to stray/.
+                tracing::error!(partition = driver.name(), %error, "the files of a deleted partition stay");
+            }
+        }
+        self.offline.borrow_mut().retain(|partition, _| partition.topic_id != topic_id);
+    }
+
+    /// Ends every leadership and closes the logs, so that the next start finds everything in order.
+    pub(super) async fn stop(&self) {
+        self.drain().await;
+        let drivers: Vec<_> =
+            self.partitions.borrow_mut().drain().map(|(_, driver)| driver).collect();
+        for driver in &drivers {
+            driver.end(EndReason::ShuttingDown);
+        }
+        if let Err(error) = self.store.close(self.platform.now()).await {
+            tracing::error!(%error, "logs not closed in order; the next start recovers");
+        }
+    }
+}
+
+fn log_options(settings: &TopicSettings) -> LogOptions {
+    LogOptions {
+        segment_bytes: settings.segment_bytes,
+        segment_ms: settings.segment_ms,
+        index_interval_bytes: settings.index_interval_bytes,
+        ..LogOptions::default()
+    }
+}

@@ -1,0 +1,244 @@
+//! One data core: its partitions, its connections, its place in the node.
+//!
+//! Owns the drivers of the partitions that live here, the image this core goes by, and the counters. Nothing else touches them:
+//! other cores ask through the mesh. It never decides who leads or what exists; images say so.
+
+mod fetching;
+mod listening;
+mod logs;
+mod offsets;
+mod producer_ids;
+mod producing;
+mod run;
+mod serving;
+mod topics;
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cluster::{Image, Topic};
+use commitlog::{Store, TaskClass};
+use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
+use wire::{BufferPool, FrameLimits};
+
+pub use fetching::FetchPlan;
+pub use producing::ProduceUnderWay;
+pub use run::run_data_core;
+
+use crate::drivers::admission::Workspaces;
+use crate::drivers::partition::PartitionDriver;
+use crate::mesh_call::{Caller, Message};
+use crate::metrics::{CoreMetrics, Snapshot};
+use crate::node_state::NodeState;
+use crate::platform::{Mesh, MeshIndex, Platform};
+use crate::shard::producer_ids::ProducerIds;
+use crate::sync::Flag;
+
+/// How often a core looks at its deadlines and checkpoints.
+const TICK: Duration = Duration::from_millis(100);
+/// At most one line about bad input in this time; the rest is counted.
+const BAD_INPUT_LOG_INTERVAL: Duration = Duration::from_secs(1);
+
+/// A data core.
+pub struct Shard<P: Platform, M: Mesh<Message>> {
+    platform: P,
+    caller: Caller<P, M>,
+    state: Arc<NodeState>,
+    image: RefCell<Arc<Image>>,
+    store: Store<P::Disk, P>,
+    partitions: RefCell<HashMap<TopicPartition, Rc<PartitionDriver<P>>>>,
+    /// Partitions of this core that cannot be served, and why.
+    offline: RefCell<HashMap<TopicPartition, String>>,
+    producer_ids: ProducerIds,
+    buffers: RefCell<BufferPool>,
+    workspaces: Workspaces,
+    metrics: CoreMetrics,
+    stopping: Flag,
+    listening: listening::Listening<P>,
+    bad_input: RefCell<BadInput>,
+}
+
+/// What a partition is on this core.
+pub enum Owned<P: Platform> {
+    /// Led here.
+    Here(Rc<PartitionDriver<P>>),
+    /// Belongs here and cannot be served, because.
+    Offline(String),
+    /// Not of this core: the image has moved on, or has not arrived.
+    NotHere,
+}
+
+/// A topic as a request names it.
+#[derive(Debug, Clone, Copy)]
+pub enum TopicRef<'a> {
+    /// By name.
+    Name(&'a str),
+    /// By id.
+    Id(TopicId),
+}
+
+impl<'a> TopicRef<'a> {
+    /// The field that counts in this version of the request.
+    pub fn of(by_id: bool, name: &'a str, id: TopicId) -> Self {
+        if by_id { Self::Id(id) } else { Self::Name(name) }
+    }
+
+    /// The topic, if it exists.
+    pub fn find<'i>(&self, image: &'i Image) -> Option<&'i Arc<Topic>> {
+        match self {
+            Self::Name(name) => image.topic(name),
+            Self::Id(id) => image.topic_by_id(*id),
+        }
+    }
+}
+
+impl From<ShardIndex> for MeshIndex {
+    fn from(shard: ShardIndex) -> Self {
+        Self(shard.0)
+    }
+}
+
+#[derive(Debug, Default)]
+struct BadInput {
+    logged_at: Option<Duration>,
+    unlogged: u64,
+}
+
+impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
+    /// This core.
+    pub fn index(&self) -> ShardIndex {
+        ShardIndex(self.caller.index().0)
+    }
+
+    /// The machine as this core sees it.
+    pub fn platform(&self) -> &P {
+        &self.platform
+    }
+
+    /// The way to other cores.
+    pub fn caller(&self) -> &Caller<P, M> {
+        &self.caller
+    }
+
+    /// The node.
+    pub fn state(&self) -> &NodeState {
+        &self.state
+    }
+
+    /// The image this core goes by.
+    pub fn image(&self) -> Arc<Image> {
+        Arc::clone(&self.image.borrow())
+    }
+
+    /// The counters of this core.
+    pub fn metrics(&self) -> &CoreMetrics {
+        &self.metrics
+    }
+
+    /// Raised when this core finishes what is under way and takes nothing new.
+    pub fn stopping(&self) -> &Flag {
+        &self.stopping
+    }
+
+    /// Read buffers of this core's connections.
+    pub fn buffers(&self) -> &RefCell<BufferPool> {
+        &self.buffers
+    }
+
+    /// What a connection may send.
+    pub fn frame_limits(&self) -> FrameLimits {
+        FrameLimits {
+            frame_bytes_max: usize::try_from(self.state.config.request_bytes_max)
+                .unwrap_or(usize::MAX),
+        }
+    }
+
+    /// At most so many bytes in one Fetch.
+    pub fn fetch_bytes_max(&self) -> usize {
+        usize::try_from(self.state.config.fetch_bytes_max).unwrap_or(usize::MAX)
+    }
+
+    /// The core that owns a partition; `None` where there is no such partition.
+    pub fn owner_of(&self, partition: TopicPartition) -> Option<ShardIndex> {
+        let image = self.image.borrow();
+        let topic = image.topic_by_id(partition.topic_id)?;
+        Some(topic.partition(partition.partition)?.shard(self.state.shard_count))
+    }
+
+    /// What a partition is on this core.
+    pub fn owned(&self, partition: TopicPartition) -> Owned<P> {
+        if let Some(driver) = self.partitions.borrow().get(&partition) {
+            return Owned::Here(Rc::clone(driver));
+        }
+        match self.offline.borrow().get(&partition) {
+            Some(detail) => Owned::Offline(detail.clone()),
+            None => Owned::NotHere,
+        }
+    }
+
+    /// A producer id that nobody has.
+    pub async fn next_producer_id(&self) -> Option<ProducerId> {
+        self.producer_ids.next(&self.caller).await
+    }
+
+    /// Counts bytes that were no request, and says so in the log, but not for each.
+    pub fn report_bad_input(&self, peer: SocketAddr, what: &str) {
+        self.metrics.connections_violating.increment();
+        let now = self.platform.monotonic();
+        let mut bad = self.bad_input.borrow_mut();
+        let is_due =
+            bad.logged_at.is_none_or(|at| now.saturating_sub(at) >= BAD_INPUT_LOG_INTERVAL);
+        if !is_due {
+            bad.unlogged += 1;
+            return;
+        }
+        bad.logged_at = Some(now);
+        let unlogged = std::mem::take(&mut bad.unlogged);
+        tracing::warn!(%peer, unlogged, "connection closed: {what}");
+    }
+
+    /// The counters, with what is measured only when asked.
+    pub(crate) fn metrics_snapshot(&self) -> Snapshot {
+        let metrics = &self.metrics;
+        let (busy, running) = self.platform.busy();
+        metrics.busy.raise_to_time(busy);
+        metrics.running.raise_to_time(running);
+        metrics.partitions.set(self.partitions.borrow().len() as u64);
+        let store = self.store.counters();
+        metrics.disk_writes.raise_to(store.writes);
+        metrics.disk_written_bytes.raise_to(store.written_bytes);
+        metrics.syncs.raise_to(store.syncs);
+        metrics.tail_cache_bytes.set(store.tail_cache_bytes as u64);
+        metrics.read_cache_bytes.set(store.read_cache_bytes as u64);
+        metrics.damaged_ranges.set(self.store.damage().len() as u64);
+        let partitions = self.partitions.borrow();
+        let failed = partitions.values().filter(|driver| driver.log().failure().is_some()).count();
+        metrics.logs_failed.set((failed + self.offline.borrow().len()) as u64);
+        metrics.snapshot(self.index().to_string())
+    }
+
+    /// Looks at deadlines and checkpoints until the core stops.
+    async fn tick(self: Rc<Self>) {
+        while !self.stopping.is_raised() {
+            self.platform.sleep(TICK).await;
+            let now = self.platform.monotonic();
+            let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
+            for driver in drivers {
+                driver.tick(now);
+            }
+            let now = self.platform.now();
+            if self.store.checkpoint_due(now) {
+                self.write_checkpoint().await;
+            }
+        }
+    }
+
+    fn spawn_ticker(self: &Rc<Self>) {
+        let task = Rc::clone(self).tick();
+        self.platform.spawn(TaskClass::Background, Box::pin(task));
+    }
+}

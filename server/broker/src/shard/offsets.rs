@@ -1,0 +1,101 @@
+//! ListOffsets across cores.
+//!
+//! Owns LO-1 and LO-2 for the partitions of this core, and the way to those of others.
+
+use partition::{Isolation, Latest};
+use record::{LeaderEpoch, Offset, ShardIndex, Timestamp};
+
+use crate::calls::{
+    ListOffsetsAnswer, ListOffsetsCall, ListOffsetsEntry, ListedOffset, OffsetTarget, Reply,
+    Request,
+};
+use crate::drivers::partition::PartitionDriver;
+use crate::mesh_call::Message;
+use crate::platform::{Mesh, Platform};
+use crate::refusal::{FetchRefusal, ListOffsetsRefusal};
+use crate::shard::producing::group_by_owner;
+use crate::shard::{Owned, Shard};
+
+/// No such offset: an answer, not an error.
+const NOTHING: ListedOffset = ListedOffset {
+    timestamp: Timestamp::NONE,
+    offset: Offset(-1),
+    leader_epoch: LeaderEpoch::NONE,
+};
+
+impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
+    /// Looks up offsets wherever the partitions are. Order: ascending by slot.
+    pub async fn list_offsets(
+        &self,
+        isolation: Isolation,
+        entries: Vec<(ShardIndex, ListOffsetsEntry)>,
+    ) -> Vec<ListOffsetsAnswer> {
+        let mut answers = Vec::with_capacity(entries.len());
+        for (owner, entries) in group_by_owner(entries) {
+            let slots: Vec<_> = entries.iter().map(|entry| entry.slot).collect();
+            let call = ListOffsetsCall { isolation, entries };
+            if owner == self.index() {
+                answers.extend(self.list_offsets_here(&call).await);
+                continue;
+            }
+            self.metrics().forwarded_requests.increment();
+            match self.caller().ask(owner.into(), Request::ListOffsets(call)).await {
+                Ok(Reply::ListOffsets(theirs)) => answers.extend(theirs),
+                Ok(_) | Err(_) => answers.extend(slots.into_iter().map(|slot| {
+                    let outcome = Err(FetchRefusal::NotLeader.into());
+                    ListOffsetsAnswer { slot, outcome }
+                })),
+            }
+        }
+        answers.sort_by_key(|answer| answer.slot);
+        answers
+    }
+
+    /// Looks up offsets of partitions that this core owns.
+    pub async fn list_offsets_here(&self, call: &ListOffsetsCall) -> Vec<ListOffsetsAnswer> {
+        let mut answers = Vec::with_capacity(call.entries.len());
+        for entry in &call.entries {
+            let outcome = match self.owned(entry.partition) {
+                Owned::Here(driver) => look_up(&driver, entry, call.isolation).await,
+                Owned::Offline(detail) => Err(FetchRefusal::Storage { detail }.into()),
+                Owned::NotHere => Err(FetchRefusal::NotLeader.into()),
+            };
+            answers.push(ListOffsetsAnswer { slot: entry.slot, outcome });
+        }
+        answers
+    }
+}
+
+async fn look_up<P: Platform>(
+    driver: &PartitionDriver<P>,
+    entry: &ListOffsetsEntry,
+    isolation: Isolation,
+) -> Result<ListedOffset, ListOffsetsRefusal> {
+    driver.check_epoch(entry.current_leader_epoch)?;
+    let view = driver.read_view(isolation);
+    let at = |offset| ListedOffset {
+        timestamp: Timestamp::NONE,
+        offset,
+        leader_epoch: driver.log().epoch_at(offset).unwrap_or(LeaderEpoch::NONE),
+    };
+    let found = match entry.target {
+        OffsetTarget::Latest => match view.latest {
+            Latest::Known(offset) => {
+                return Ok(ListedOffset { leader_epoch: view.leader_epoch, ..at(offset) });
+            }
+            Latest::NotYet => return Err(ListOffsetsRefusal::NotAvailableYet),
+        },
+        OffsetTarget::Earliest => return Ok(at(view.log_start)),
+        OffsetTarget::LatestTiered => return Ok(NOTHING),
+        OffsetTarget::MaxTimestamp => driver.log().offset_of_max_timestamp(view.end).await,
+        OffsetTarget::Timestamp(target) => {
+            driver.log().offset_for_timestamp(target, view.end).await
+        }
+    };
+    let found = found.map_err(|error| FetchRefusal::of_read(error, driver.name()))?;
+    Ok(found.map_or(NOTHING, |found| ListedOffset {
+        timestamp: found.timestamp,
+        offset: found.offset,
+        leader_epoch: found.leader_epoch,
+    }))
+}

@@ -1,0 +1,229 @@
+//! Waiting, within one core: a value that arrives once and an event that many wait for.
+//!
+//! Owns two small primitives for tasks of one executor. They are not `Send`, allocate once, and never lose a wake-up: a waiter
+//! registers before it looks.
+
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+/// What both halves of a one-time channel share.
+#[derive(Debug)]
+struct Shared<T> {
+    value: RefCell<Option<T>>,
+    waker: RefCell<Option<Waker>>,
+    sender_gone: Cell<bool>,
+}
+
+/// The half that gives the value.
+#[derive(Debug)]
+pub struct OnceSender<T>(Rc<Shared<T>>);
+
+/// The half that awaits it; `None` when the sender went away without one.
+#[derive(Debug)]
+pub struct OnceReceiver<T>(Rc<Shared<T>>);
+
+/// A channel for one value between two tasks of this core.
+#[must_use]
+pub fn once<T>() -> (OnceSender<T>, OnceReceiver<T>) {
+    let shared = Rc::new(Shared {
+        value: RefCell::new(None),
+        waker: RefCell::new(None),
+        sender_gone: Cell::new(false),
+    });
+    (OnceSender(Rc::clone(&shared)), OnceReceiver(shared))
+}
+
+impl<T> OnceSender<T> {
+    /// Gives the value. A receiver that went away simply never sees it.
+    pub fn send(self, value: T) {
+        *self.0.value.borrow_mut() = Some(value);
+    }
+}
+
+impl<T> Drop for OnceSender<T> {
+    fn drop(&mut self) {
+        self.0.sender_gone.set(true);
+        let waker = self.0.waker.borrow_mut().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}
+
+impl<T> Future for OnceReceiver<T> {
+    type Output = Option<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
+        if let Some(value) = self.0.value.borrow_mut().take() {
+            return Poll::Ready(Some(value));
+        }
+        if self.0.sender_gone.get() {
+            return Poll::Ready(None);
+        }
+        *self.0.waker.borrow_mut() = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Something that happens again and again, and that any number of tasks may wait for.
+#[derive(Debug, Default)]
+pub struct Event {
+    generation: Cell<u64>,
+    next_key: Cell<u64>,
+    waiters: RefCell<BTreeMap<u64, Waker>>,
+}
+
+impl Event {
+    /// An event that has not happened yet.
+    #[must_use]
+    pub fn new() -> Rc<Self> {
+        Rc::new(Self::default())
+    }
+
+    /// Wakes everyone who listens; listeners made from now on wait for the next time.
+    pub fn notify(&self) {
+        self.generation.set(self.generation.get().wrapping_add(1));
+        let waiters = std::mem::take(&mut *self.waiters.borrow_mut());
+        for (_, waker) in waiters {
+            waker.wake();
+        }
+    }
+
+    /// A future that ends at the next [`Event::notify`] after this call.
+    pub fn listen(self: &Rc<Self>) -> Listen {
+        let key = self.next_key.get();
+        self.next_key.set(key.wrapping_add(1));
+        Listen { event: Rc::clone(self), generation: self.generation.get(), key }
+    }
+}
+
+/// See [`Event::listen`].
+#[derive(Debug)]
+pub struct Listen {
+    event: Rc<Event>,
+    generation: u64,
+    key: u64,
+}
+
+impl Future for Listen {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if self.event.generation.get() != self.generation {
+            return Poll::Ready(());
+        }
+        self.event.waiters.borrow_mut().insert(self.key, context.waker().clone());
+        Poll::Pending
+    }
+}
+
+impl Drop for Listen {
+    fn drop(&mut self) {
+        self.event.waiters.borrow_mut().remove(&self.key);
+    }
+}
+
+/// Work for one task, in the order it came. Whoever pushes keeps the bound.
+#[derive(Debug)]
+pub struct Queue<T> {
+    items: RefCell<VecDeque<T>>,
+    arrived: Rc<Event>,
+}
+
+impl<T> Default for Queue<T> {
+    fn default() -> Self {
+        Self { items: RefCell::default(), arrived: Rc::default() }
+    }
+}
+
+impl<T> Queue<T> {
+    /// Puts an item behind the others.
+    pub fn push(&self, item: T) {
+        self.items.borrow_mut().push_back(item);
+        self.arrived.notify();
+    }
+
+    /// The next item, once there is one.
+    pub async fn pop(&self) -> T {
+        loop {
+            let next = self.items.borrow_mut().pop_front();
+            if let Some(next) = next {
+                return next;
+            }
+            self.arrived.listen().await;
+        }
+    }
+}
+
+/// A flag that is raised once and stays up: "this core is stopping".
+#[derive(Debug, Clone, Default)]
+pub struct Flag(Rc<FlagState>);
+
+#[derive(Debug, Default)]
+struct FlagState {
+    raised: Cell<bool>,
+    event: Rc<Event>,
+}
+
+impl Flag {
+    /// Raises the flag and wakes whoever waits for it.
+    pub fn raise(&self) {
+        self.0.raised.set(true);
+        self.0.event.notify();
+    }
+
+    /// Whether it is up.
+    #[must_use]
+    pub fn is_raised(&self) -> bool {
+        self.0.raised.get()
+    }
+
+    /// Ends when the flag is up.
+    pub async fn raised(&self) {
+        while !self.is_raised() {
+            self.0.event.listen().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_lite::future::{block_on, poll_once};
+
+    #[test]
+    fn a_value_sent_before_or_after_the_wait_arrives() {
+        let (sender, receiver) = once();
+        sender.send(7);
+        assert_eq!(block_on(receiver), Some(7));
+        let (sender, mut receiver) = once();
+        assert_eq!(block_on(poll_once(&mut receiver)), None);
+        sender.send(8);
+        assert_eq!(block_on(receiver), Some(8));
+    }
+
+    #[test]
+    fn a_sender_that_goes_away_ends_the_wait() {
+        let (sender, receiver) = once::<u8>();
+        drop(sender);
+        assert_eq!(block_on(receiver), None);
+    }
+
+    #[test]
+    fn an_event_wakes_those_who_listened_before_it_and_forgets_the_rest() {
+        let event = Event::new();
+        let early = event.listen();
+        let mut dropped = event.listen();
+        assert_eq!(block_on(poll_once(&mut dropped)), None);
+        drop(dropped);
+        assert!(event.waiters.borrow().is_empty());
+        event.notify();
+        block_on(early);
+        let mut late = event.listen();
+        assert_eq!(block_on(poll_once(&mut late)), None);
+    }
+}
