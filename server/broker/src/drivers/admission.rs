@@ -122,7 +122,7 @@ pub async fn admit(
     now: Timestamp,
 ) -> Result<Admitted, ProduceRefusal> {
     if records.is_empty() {
-        return Err(invalid("a Produce carries exactly one batch, this one none"));
+        return Err(invalid(&"a Produce carries exactly one batch, this one none"));
     }
     let mut workspace = workspaces.take();
     let judged = judge(executor, &mut workspace, records, terms, &rules.options(now)).await;
@@ -177,7 +177,7 @@ fn correct(summary: &Summary, records: &Bytes) -> Admitted {
     Admitted { header, batch: batch.into() }
 }
 
-fn invalid(detail: impl ToString) -> ProduceRefusal {
+fn invalid(detail: &impl ToString) -> ProduceRefusal {
     ProduceRefusal::InvalidRecord { detail: detail.to_string(), records: Vec::new() }
 }
 
@@ -204,7 +204,7 @@ impl From<BatchRefusal> for ProduceRefusal {
             | BatchRefusal::Sequence { .. }
             | BatchRefusal::Codec(_)
             | BatchRefusal::Data(_)
-            | BatchRefusal::Record { .. } => invalid(refusal),
+            | BatchRefusal::Record { .. } => invalid(&refusal),
         }
     }
 }

@@ -352,9 +352,15 @@ impl<P: Platform> PartitionDriver<P> {
         }
     }
 
-    /// Ends this leadership: fails who waits, with the reason.
+    /// Ends this leadership: fails who waits, with the reason. What the log reports afterwards is nobody's business any more.
     pub fn end(&self, reason: EndReason) {
+        self.log.clear_listener();
         self.step(Input::End(reason));
+    }
+
+    /// Forgets producers that have been idle for too long (ID-6).
+    pub fn expire_producers(&self, now: Timestamp) {
+        self.producers.borrow_mut().expire(now);
     }
 
     fn token(&self) -> WaiterToken {

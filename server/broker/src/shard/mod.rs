@@ -40,6 +40,8 @@ use crate::sync::Flag;
 
 /// How often a core looks at its deadlines and checkpoints.
 const TICK: Duration = Duration::from_millis(100);
+/// How often idle producers are looked for.
+const PRODUCER_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// At most one line about bad input in this time; the rest is counted.
 const BAD_INPUT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -223,12 +225,21 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// Looks at deadlines and checkpoints until the core stops.
     async fn tick(self: Rc<Self>) {
+        let mut swept_at = self.platform.monotonic();
         while !self.stopping.is_raised() {
             self.platform.sleep(TICK).await;
             let now = self.platform.monotonic();
             let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
+            let sweeps = now.saturating_sub(swept_at) >= PRODUCER_SWEEP_INTERVAL;
+            if sweeps {
+                swept_at = now;
+            }
             for driver in drivers {
                 driver.tick(now);
+                if sweeps {
+                    driver.expire_producers(self.platform.now());
+                }
+                self.platform.yield_if_needed().await;
             }
             let now = self.platform.now();
             if self.store.checkpoint_due(now) {

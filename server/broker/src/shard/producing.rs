@@ -93,10 +93,11 @@ impl ProduceUnderWay {
                 Ok(Reply::Produce(theirs)) => answers.extend(theirs),
                 // The owner is going down: the client looks for the leader and tries again.
                 Ok(_) | Err(_) => {
-                    answers.extend(slots.into_iter().map(|slot| ProduceAnswer {
-                        slot,
-                        outcome: Err(ProduceRefusal::NotLeader),
-                    }))
+                    let refused = |slot| {
+                        let outcome = Err(ProduceRefusal::NotLeader);
+                        ProduceAnswer { slot, outcome }
+                    };
+                    answers.extend(slots.into_iter().map(refused));
                 }
             }
         }

@@ -3,6 +3,7 @@
 //! Owns the flags, and the hand-over from configuration to `node` and `broker`. Which keys there are, and what they mean, belongs to
 //! `broker::config`; how a node starts and ends, to `broker::run_control` and `node::run`.
 
+use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use std::time::Duration;
 use broker::config::{Config, Shards, Sources};
 use broker::{ControlOptions, Message, Platform, Ready, StartRefusal};
 use clap::Args;
-use node::{CoreContext, ExitReason, NodeOptions, ShardCount};
+use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +48,7 @@ pub(crate) struct ServeArgs {
 /// Runs a node until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     let config = match load(args) {
-        Ok(config) => Arc::new(config),
+        Ok(config) => config,
         Err(message) => {
             eprintln!("{message}");
             return ExitReason::Config.into();
@@ -57,7 +58,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    serve(&config).into()
+    serve(config).into()
 }
 
 fn load(args: &ServeArgs) -> Result<Config, String> {
@@ -95,7 +96,15 @@ fn start_log(filter: &str) {
         .init();
 }
 
-fn serve(config: &Arc<Config>) -> ExitReason {
+fn serve(mut config: Config) -> ExitReason {
+    // Held until the node ends: cores share their ports by SO_REUSEPORT, which would let another node share them too.
+    let _reserved = match reserve_addresses(&mut config) {
+        Ok(reserved) => reserved,
+        Err(message) => {
+            eprintln!("corelog: {message}");
+            return ExitReason::AddressUnavailable;
+        }
+    };
     let options = NodeOptions {
         shards: match config.shards {
             Shards::Auto => ShardCount::Auto,
@@ -113,7 +122,7 @@ fn serve(config: &Arc<Config>) -> ExitReason {
         broker::run_data_core(context.platform, context.mesh).await;
         ExitReason::Done
     };
-    let (config, told) = (Arc::clone(config), Arc::clone(&refusal));
+    let (config, told) = (Arc::new(config), Arc::clone(&refusal));
     let control = move |context: CoreContext<Message>| control(context, config, told);
     match node::run(&options, data_core, control) {
         Ok(reason) => {
@@ -127,6 +136,25 @@ fn serve(config: &Arc<Config>) -> ExitReason {
             error.reason()
         }
     }
+}
+
+/// Takes every address that this node will listen on; from here on port 0 is the port it became.
+fn reserve_addresses(config: &mut Config) -> Result<Vec<AddressReservation>, String> {
+    let mut reserved = Vec::new();
+    let mut reserve = |what: &str, address: &mut SocketAddr| {
+        let taken =
+            node::reserve(*address).map_err(|error| format!("{what}: {address}: {error}"))?;
+        *address = taken.address();
+        reserved.push(taken);
+        Ok::<(), String>(())
+    };
+    for listener in &mut config.listeners {
+        reserve(&format!("listener {}", listener.name), &mut listener.bind)?;
+    }
+    if let Some(address) = &mut config.admin_listen {
+        reserve("admin.listen", address)?;
+    }
+    Ok(reserved)
 }
 
 async fn control(
