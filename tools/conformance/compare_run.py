@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from harness import clients, raw
@@ -293,7 +294,7 @@ def main() -> int:
             sides.append(Side.prepare(broker))
         reference, tested = sides
         for name, ask in asks.items():
-            report.run(f"compare/{name}", lambda ask=ask: compare(reference, tested, ask))
+            report.run(f"compare/{name}", partial(compare, reference, tested, ask))
     return report.close()
 
 

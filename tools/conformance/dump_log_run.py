@@ -19,6 +19,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import TopicPartition
 from harness import clients, raw
@@ -102,7 +103,9 @@ def produce_mix(world: World, records: int) -> None:
             start = world.rng.randrange(len(pool) - 200)
             value = None if n % 53 == 0 else pool[start : start + 60 + n % 100]
             key = b"key-%d" % (n % 997) if n % 3 else None
-            optional = {"headers": [("n", b"%d" % n), ("null", None)]} if n % 10 == 0 else {}
+            optional: dict[str, Any] = (
+                {"headers": [("n", b"%d" % n), ("null", None)]} if n % 10 == 0 else {}
+            )
             while True:
                 try:
                     client.produce(

@@ -49,11 +49,9 @@ class Acknowledgements:
         if error is not None:
             self.error = self.error or error
             return
-        number = NUMBER.unpack_from(message.value())[0]
-        offset = message.offset()
-        self.offsets[message.partition()][number] = (
-            offset if offset is not None and offset >= 0 else OFFSET_UNKNOWN
-        )
+        number = NUMBER.unpack_from(clients.value_of(message))[0]
+        partition, offset = clients.place_of(message)
+        self.offsets[partition][number] = offset if offset >= 0 else OFFSET_UNKNOWN
         self.count += 1
 
 
@@ -152,7 +150,7 @@ def read_partition(broker: Broker, topic: str, partition: int) -> "array[int]":
                 if error is None:
                     if message.offset() != len(held):
                         raise CheckFailed(f"offset {message.offset()} follows {len(held) - 1}")
-                    held.append(NUMBER.unpack_from(message.value())[0])
+                    held.append(NUMBER.unpack_from(clients.value_of(message))[0])
                 elif error.code() == KafkaError._PARTITION_EOF:
                     return held
                 else:

@@ -9,6 +9,7 @@ Prints a line a check and `N passed, N failed`; the exit code is 0 only if nothi
 import argparse
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from checks import (
@@ -68,11 +69,11 @@ def run_with(launch: Launch, options: argparse.Namespace, report: Report) -> Non
         try:
             for name, check in RUNNING.items():
                 if wanted(name, options.only):
-                    report.run(f"{label}/{name}", lambda check=check: check(context))
+                    report.run(f"{label}/{name}", partial(check, context))
             if any(wanted(name, options.only) for name in STOPPED):
                 report.run(f"{label}/stop", lambda: dump.stop(context))
                 for name, check in STOPPED.items():
-                    report.run(f"{label}/{name}", lambda check=check: check(context))
+                    report.run(f"{label}/{name}", partial(check, context))
         finally:
             broker.close()
 

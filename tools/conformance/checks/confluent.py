@@ -4,6 +4,7 @@ import hashlib
 import os
 import random
 import time
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import ConfigResource, NewTopic
@@ -29,7 +30,9 @@ def explicit_offsets(context: Context) -> str:
         )
         stamp = 1_600_000_000_000 + n
         sent[n % 3].append((key, value, headers, (1, stamp)))
-        optional = {"headers": headers} if headers else {}  # The binding takes no None here.
+        optional: dict[str, Any] = (
+            {"headers": headers} if headers else {}
+        )  # The binding takes no None here.
         client.produce(topic, value, key, n % 3, on_delivery=delivery, timestamp=stamp, **optional)
         client.poll(0)
     delivery.finish(client, 3_000)
@@ -85,7 +88,7 @@ def large_records(context: Context) -> str:
         fetch_message_max_bytes=1_000_000,
         receive_message_max_bytes=64_000_000,
     )
-    found = [hashlib.sha256(message.value()).hexdigest() for message in got]
+    found = [hashlib.sha256(clients.value_of(message)).hexdigest() for message in got]
     expect_equal("digests", found, [hashlib.sha256(value).hexdigest() for value in values] * 2)
     return f"{len(got)} records, the largest {LARGE_VALUE_BYTES} bytes"
 
@@ -108,7 +111,8 @@ def too_large(context: Context) -> None:
 def offsets_by_time(context: Context) -> str:
     """The first record at or after a time, exact inside compressed batches, against a model."""
     topic = context.topic("confluent-times")
-    rng, stamps = random.Random(7), []
+    rng = random.Random(7)
+    stamps: list[int] = []
     for name in ("none", "zstd", "lz4"):
         client, delivery = clients.producer(context.bootstrap, compression_type=name), Delivery()
         for _ in range(500):
@@ -144,10 +148,10 @@ def idempotent(context: Context) -> str:
     delivery.finish(client, count)
     got = clients.read_topic(context.bootstrap, topic, 2)
     for partition in (0, 1):
-        values = [int(m.value()) for m in got if m.partition() == partition]
+        values = [int(clients.value_of(m)) for m in got if m.partition() == partition]
         expect_equal(f"values of {partition}", values, list(range(partition, count, 2)))
     for message in got:
-        acked = delivery.offsets[(message.partition(), message.value())]
+        acked = delivery.offsets[clients.place_of(message)[0], message.value()]
         expect_equal("acked offset", message.offset(), acked)
     return f"{count} records"
 
@@ -163,7 +167,7 @@ def acks(context: Context) -> None:
         deadline = time.monotonic() + 10  # acks=0 may return before the broker has the records.
         count = 0
         while time.monotonic() < deadline:
-            values = [m.value() for m in clients.read_topic(context.bootstrap, topic)]
+            values = [clients.value_of(m) for m in clients.read_topic(context.bootstrap, topic)]
             count = sum(value.startswith(f"{level}-".encode()) for value in values)
             if count == 100:
                 break

@@ -2,6 +2,8 @@
 
 import re
 
+from confluent_kafka import TopicPartition
+
 from harness import clients
 from harness.clients import CODECS
 from harness.report import expect, expect_equal
@@ -55,7 +57,7 @@ def console(context: Context) -> str:
     seen: list[str] = []
     for partition in (0, 1):
         held = clients.consumer(context.bootstrap)
-        end = held.get_watermark_offsets(clients.TopicPartition(topic, partition), 20)[1]
+        end = held.get_watermark_offsets(TopicPartition(topic, partition), 20)[1]
         held.close()
         expect(end > 0, f"partition {partition} got no record of 201")
         out = context.tools.tool(
@@ -133,7 +135,10 @@ def perf(codec: str) -> Check:
         expect(last.startswith(f"{PERF_RECORDS} records sent"), f"it said: {last}")
         got = clients.read_topic(context.bootstrap, topic, 2)
         expect_equal("records", len(got), PERF_RECORDS)
-        expect(all(len(message.value()) == 500 for message in got), "a value of another length")
+        expect(
+            all(len(clients.value_of(message)) == 500 for message in got),
+            "a value of another length",
+        )
         return last.split(",")[1].strip()
 
     return check

@@ -58,9 +58,9 @@ def ordinary_user(context: Context) -> str:
     binary = shutil.copy(context.broker.launch.binary, home / "corelog")
     os.chown(home, ORDINARY_USER, ORDINARY_USER)
     user = str(ORDINARY_USER)
-    prefix = ("setpriv", "--reuid", user, "--regid", user, "--clear-groups")
+    drop = ("setpriv", "--reuid", user, "--regid", user, "--clear-groups")
     # Debian's default for users is 8 MiB of locked memory; root's own limit would hide a need.
-    prefix = ("prlimit", "--memlock=8388608:8388608", *prefix)
+    prefix = ("prlimit", "--memlock=8388608:8388608", *drop)
     launch = replace(context.broker.launch, binary=Path(binary), prefix=prefix)
     broker = Broker(launch, home / "data")
     try:
@@ -107,7 +107,7 @@ def wrong_configuration(context: Context) -> str:
     expect_equal(f"exit code ({said})", done.returncode, 2)
     expect("7d" in said and "log.segment.bytes" in said, said)
     file = home / "corelog.toml"
-    file.write_text('# one\n[listener]\n\nnum.partitionz = 3\n"log.segment.bytes" = 512\n')
+    file.write_text('# one\n\n\nnum.partitionz = 3\n"log.segment.bytes" = 512\n')
     done = run_any([*command, "--config", str(file)], seconds=20)
     said = (done.stdout + done.stderr).decode(errors="replace")
     expect_equal(f"exit code ({said})", done.returncode, 2)

@@ -61,11 +61,25 @@ def consumer(bootstrap: str, **config: Any) -> Consumer:
     return Consumer(settings)
 
 
+def value_of(message: Message) -> bytes:
+    """A record's value, where the check wrote one."""
+    value = message.value()
+    if value is None:
+        raise CheckFailed(f"null value at {place_of(message)}")
+    return value
+
+
+def place_of(message: Message) -> tuple[int, int]:
+    """A record's partition and offset; -1 where the client was not told."""
+    partition, offset = message.partition(), message.offset()
+    return (-1 if partition is None else partition, -1 if offset is None else offset)
+
+
 class Delivery:
     """Collects delivery reports: offsets by (partition, value), and the first error."""
 
     def __init__(self) -> None:
-        self.offsets: dict[tuple[int, bytes | None], int] = {}
+        self.offsets: dict[tuple[int, bytes | None], int] = {}  # By partition and value.
         self.count = 0
         self.error: KafkaError | None = None
 
@@ -74,7 +88,8 @@ class Delivery:
             self.error = self.error or error
             return
         self.count += 1
-        self.offsets[(message.partition(), message.value())] = message.offset()
+        partition, offset = place_of(message)
+        self.offsets[partition, message.value()] = offset
 
     def finish(self, client: Producer, expected_count: int) -> None:
         """Flushes and fails the check unless every record was acknowledged."""
@@ -91,7 +106,7 @@ def read_to_end(bootstrap: str, starts: Iterable[TopicPartition], **config: Any)
     client = consumer(bootstrap, **config)
     client.assign(starts)
     messages: list[Message] = []
-    at_end: set[tuple[str, int]] = set()
+    at_end: set[tuple[str | None, int | None]] = set()
     deadline = time.monotonic() + READ_SECONDS_MAX
     try:
         while len(at_end) < len(starts):
