@@ -5,10 +5,10 @@
 //! knows no message: those live in `wire` and in each core's `records.rs`.
 //!
 //! ```text
-//!   classic string    i16 length, bytes            (-1: null)      compact string   uvarint length + 1, bytes   (0: null)
-//!   classic bytes     i32 length, bytes            (-1: null)      compact bytes    uvarint length + 1, bytes   (0: null)
-//!   classic array     i32 count, elements          (-1: null)      compact array    uvarint count + 1, elements (0: null)
-//!   tagged fields     uvarint count, then (uvarint tag, uvarint size, bytes) each
+//!   classic string  i16 length, bytes    (-1: null)   compact string   uvarint length + 1, bytes   (0: null)
+//!   classic bytes   i32 length, bytes    (-1: null)   compact bytes    uvarint length + 1, bytes   (0: null)
+//!   classic array   i32 count, elements  (-1: null)   compact array    uvarint count + 1, elements (0: null)
+//!   tagged fields   uvarint count, then (uvarint tag, uvarint size, bytes) each
 //! ```
 
 mod reader;

@@ -1,7 +1,7 @@
 //! Zstandard frames back to back.
 //!
-//! Owns the use of zstd's streaming decoder; the format is zstd's. One call may decode a block of up to 128 KiB: that is
-//! the format's own grain.
+//! Owns the use of zstd's streaming decoder; the format is zstd's. One call may decode a block of up to 128 KiB: that
+//! is the format's own grain.
 
 use zstd_safe::{DCtx, DParameter, InBuffer, OutBuffer, ResetDirective};
 

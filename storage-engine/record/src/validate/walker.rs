@@ -1,8 +1,8 @@
 //! Walks the records of a batch over bytes that arrive in pieces.
 //!
 //! Owns the place within the current record, so that the walk can stop after any field and a key or value of any size
-//! is passed without being held. A field (a length or a record's head) is at most [`TOKEN_BYTES_MAX`] long; where one is
-//! cut, the walk asks for more bytes and starts again at that field.
+//! is passed without being held. A field (a length or a record's head) is at most 26 bytes long; where one is cut, the
+//! walk asks for more bytes and starts again at that field.
 
 use crate::codec::{DecodeError, Reader};
 use crate::record::HEADER_BYTES_MIN;
