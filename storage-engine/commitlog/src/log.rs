@@ -32,7 +32,7 @@ use crate::disk::Disk;
 use crate::durability::{GroupSource, Lane};
 use crate::ends::{Ends, SafeEnd};
 use crate::error::LogFailure;
-use crate::executor::Executor;
+use crate::executor::{Executor, abort_on_panic};
 use crate::files::{LogKey, SegmentKey};
 use crate::group::{Group, GroupEnd, OpenGroup};
 use crate::local::Event;
@@ -468,9 +468,11 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
     }
 
     fn seal(&self) -> Option<Group<D>> {
-        let (group, chunks) = self.state.borrow_mut().groups.pop_front()?.seal();
-        self.shared.tail_cache.insert(&self.tail, chunks);
-        Some(group)
+        abort_on_panic(|| {
+            let (group, chunks) = self.state.borrow_mut().groups.pop_front()?.seal();
+            self.shared.tail_cache.insert(&self.tail, chunks);
+            Some(group)
+        })
     }
 
     fn written(&self, end: GroupEnd) {
@@ -478,7 +480,7 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         if self.shared.mutant.lacks(Rule::BoundaryRewriteInFlight) && end.offset < ends.written() {
             return;
         }
-        ends.write(end.offset);
+        abort_on_panic(|| ends.write(end.offset));
         self.ends.set(ends);
         self.state.borrow_mut().written_at = end;
         self.tail.set_written(end.offset);
@@ -490,7 +492,7 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         if self.shared.mutant.lacks(Rule::BoundaryRewriteInFlight) && end.offset < ends.durable() {
             return;
         }
-        ends.sync(end.offset);
+        abort_on_panic(|| ends.sync(end.offset));
         self.ends.set(ends);
         let before = {
             let mut state = self.state.borrow_mut();

@@ -7,7 +7,7 @@ use record::{BatchHeader, LeaderEpoch, Offset, ProducerBatch, Timestamp, encode_
 
 use crate::disk::{BLOCK_BYTES, Disk};
 use crate::error::{AppendError, LogFailure};
-use crate::executor::Executor;
+use crate::executor::{Executor, abort_on_panic};
 use crate::group::{GROUP_BYTES_MAX, GroupEnd, OpenGroup, Placed};
 use crate::log::{Log, LogInner, LogOptions, LogState, Segment};
 
@@ -47,10 +47,12 @@ impl<D: Disk, E: Executor> Log<D, E> {
             ..*header
         };
         if inner.state.borrow().must_roll(&header, now, inner.options.get()) {
-            inner.roll(now);
+            abort_on_panic(|| inner.roll(now));
         }
-        inner.place(&header, placed);
-        inner.fold.borrow_mut().apply(&ProducerBatch::from(&header));
+        abort_on_panic(|| {
+            inner.place(&header, placed);
+            inner.fold.borrow_mut().apply(&ProducerBatch::from(&header));
+        });
         inner.shared.durability.request(inner.clone());
         Ok(Appended { base_offset: header.base_offset, last_offset: header.last_offset() })
     }

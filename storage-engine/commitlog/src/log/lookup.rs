@@ -204,6 +204,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let built = self.scan_index(indexed).await?;
         let is_sealed = {
             let mut state = self.state.borrow_mut();
+            // Its file is no use: a clean stop has to write it, even if nothing is appended until then.
+            state.tidy_at = state.tidy_at.filter(|(base, _)| *base != indexed.base);
             let segment = state.segment_mut(indexed.base);
             segment.is_some_and(|segment| {
                 if segment.memory.is_none() {
