@@ -187,7 +187,13 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         }
         report.end = scanned.end.offset;
         let first = segments.first().map_or(scanned.end.offset, |segment| segment.base);
-        let log_start = self.entry.map_or(first, |entry| entry.log_start.max(first));
+        let log_start = self.entry.map_or(first, |entry| entry.log_start).min(scanned.end.offset);
+        if log_start < first {
+            // Only a checkpoint moves the log start: the segments that held these offsets are gone without one.
+            let lost = Damage { segment: first, positions: 0..0, offsets: log_start..first };
+            tracing::error!(log = %self.identity, ?lost, "the first segments are missing");
+            damage.push(lost);
+        }
         let active = segments.last().map(|segment| (segment.base, segment.bytes));
         let tidy_at = active.filter(|(base, _)| plan.is_clean && listing.has_indexes(*base));
         let unindexed = segments
@@ -199,7 +205,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             boundary: self.boundary(&segments, scanned.end).await?,
             segments,
             end: scanned.end,
-            log_start: log_start.min(scanned.end.offset),
+            log_start,
             high_watermark: self
                 .entry
                 .map_or(log_start, |entry| entry.high_watermark)

@@ -433,7 +433,9 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             Err(error) => return Err(OpenError::Io { path: path.to_owned(), error }),
         };
         if !place.has_metadata {
-            return Ok(if files.is_empty() { Found::Nothing } else { Found::Files });
+            // Empty though the checkpoint knows records: for recovery to refuse.
+            let is_new = files.is_empty() && entry.is_none();
+            return Ok(if is_new { Found::Nothing } else { Found::Files });
         }
         match directory::read_topic_id(disk, path).await.at(path)? {
             Some(id) if id == identity.topic_id => Ok(Found::Files),

@@ -41,43 +41,28 @@ fn read_all(world: &World) -> Vec<Result<Vec<u8>, std::ops::Range<Offset>>> {
 fn one_flipped_bit_in_a_sealed_segment_costs_one_batch() {
     let size = sealed_world().model[0].len();
     // Every field of the header, and the records.
-    for bit in (0..61 * 8).step_by(3).chain([61 * 8 + 5, size * 8 - 1]) {
-        for hit in [0, 5, 14] {
-            let world = sealed_world();
-            let position: usize = world.model[..hit].iter().map(Vec::len).sum();
-            let path = format!("{DIRECTORY}/{:020}.log", 0);
-            world.disk.edit(&path, |bytes| bytes[position + bit / 8] ^= 1 << (bit % 8));
-            let header = BatchHeader::parse(&world.model[hit]).unwrap();
-            let refused = header.base_offset..header.next_offset();
-            for world in [world.crash(), sealed_again(hit, bit).stop().start()] {
-                let found = read_all(&world);
-                let expected: Vec<_> = world
-                    .model
-                    .iter()
-                    .enumerate()
-                    .map(
-                        |(at, bytes)| {
-                            if at == hit { Err(refused.clone()) } else { Ok(bytes.clone()) }
-                        },
-                    )
-                    .collect();
-                assert!(found == expected, "batch {hit}, bit {bit}");
-                let [damage] = &world.store.damage()[..] else {
-                    panic!("batch {hit}, bit {bit}: {:?}", world.store.damage())
-                };
-                assert_eq!(damage.offsets, refused);
-                assert_eq!(damage.positions.start, position as u64);
-            }
-        }
+    let bits = (0..61 * 8).step_by(5).chain([61 * 8 + 5, size * 8 - 1]);
+    for (round, bit) in bits.enumerate() {
+        let hit = [0, 5, 14][round % 3];
+        let world = sealed_world();
+        let position: usize = world.model[..hit].iter().map(Vec::len).sum();
+        let path = format!("{DIRECTORY}/{:020}.log", 0);
+        world.disk.edit(&path, |bytes| bytes[position + bit / 8] ^= 1 << (bit % 8));
+        let header = BatchHeader::parse(&world.model[hit]).unwrap();
+        let refused = header.base_offset..header.next_offset();
+        let world = if round % 2 == 0 { world.crash() } else { world.stop().start() };
+        let found = read_all(&world);
+        let expected =
+            world.model.iter().enumerate().map(|(at, bytes)| {
+                if at == hit { Err(refused.clone()) } else { Ok(bytes.clone()) }
+            });
+        assert!(found == expected.collect::<Vec<_>>(), "batch {hit}, bit {bit}");
+        let [damage] = &world.store.damage()[..] else {
+            panic!("batch {hit}, bit {bit}: {:?}", world.store.damage())
+        };
+        assert_eq!(damage.offsets, refused);
+        assert_eq!(damage.positions.start, position as u64);
     }
-}
-
-fn sealed_again(hit: usize, bit: usize) -> World {
-    let world = sealed_world();
-    let position: usize = world.model[..hit].iter().map(Vec::len).sum();
-    let path = format!("{DIRECTORY}/{:020}.log", 0);
-    world.disk.edit(&path, |bytes| bytes[position + bit / 8] ^= 1 << (bit % 8));
-    world
 }
 
 #[test]
@@ -180,4 +165,23 @@ fn an_index_ahead_of_its_log_proves_nothing() {
     }
     let world = world.stop().start();
     world.verify(3000);
+}
+
+#[test]
+fn first_segments_that_are_gone_are_damage_and_not_a_new_start() {
+    let mut world = World::new(Settings::default());
+    world.fill(120, 2, 1000);
+    world.settle();
+    world.checkpoint();
+    let names = world.files(".log");
+    assert!(names.len() >= 3);
+    world.disk.delete(&format!("{DIRECTORY}/{}", names[0]));
+    let first = Offset(names[1].trim_end_matches(".log").parse().unwrap());
+    let world = world.crash();
+    assert_eq!(world.log.ends().log_start(), Offset(0));
+    let refused = ReadError::Damaged { range: Offset(0)..first };
+    assert_eq!(world.read_at(Offset(0), 10), Err(refused.clone()));
+    assert_eq!(world.read_at(Offset(first.0 - 1), 10), Err(refused));
+    let (_, next) = world.read_at(first, 10).unwrap();
+    assert_eq!(next, Offset(first.0 + 2));
 }
