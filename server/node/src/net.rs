@@ -12,7 +12,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
 use std::pin::Pin;
 use std::rc::Rc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
 use futures_lite::{AsyncRead, AsyncWrite};
@@ -27,6 +27,9 @@ use crate::wake::gated;
 
 /// Connections the kernel holds for one core until it accepts them.
 const BACKLOG: i32 = 1024;
+/// How long an address may stay taken by a process that has just been killed.
+const ADDRESS_WAIT_MAX: Duration = Duration::from_secs(2);
+const ADDRESS_PAUSE: Duration = Duration::from_millis(5);
 /// Most pieces of one sendmsg: the kernel's own bound (IOV_MAX).
 const SEND_PARTS_MAX: usize = 1024;
 /// Most bytes of one sendmsg: copying 1 MiB to a socket takes about 100 µs, half of a foreground slice.
@@ -79,11 +82,32 @@ impl AddressReservation {
 ///         would then get half of the connections.
 pub fn reserve(address: SocketAddr) -> io::Result<AddressReservation> {
     if address.port() != 0 {
-        drop(bound_socket(address, Sharing::Alone)?);
+        wait_until_free(address)?;
     }
     let socket = bound_socket(address, Sharing::AmongCores)?;
     let address = ip_address(&socket.local_addr()?)?;
     Ok(AddressReservation { _socket: socket, address })
+}
+
+/// The kernel takes the rings of a process that was killed apart in its own time, and a ring that waits on a listener keeps it
+/// open meanwhile: a node that is restarted at once finds its own address taken for some milliseconds.
+fn wait_until_free(address: SocketAddr) -> io::Result<()> {
+    let started = Instant::now();
+    loop {
+        match bound_socket(address, Sharing::Alone) {
+            Err(error)
+                if error.kind() == io::ErrorKind::AddrInUse
+                    && started.elapsed() < ADDRESS_WAIT_MAX =>
+            {
+                std::thread::sleep(ADDRESS_PAUSE);
+            }
+            Err(error) => return Err(error),
+            Ok(socket) => {
+                drop(socket);
+                return Ok(());
+            }
+        }
+    }
 }
 
 /// A listening socket of one core; others may listen on the same address.

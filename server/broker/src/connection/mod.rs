@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use commitlog::TaskClass;
 use futures_lite::future::or;
-use wire::{FrameDecoder, FrameError};
+use wire::{FrameDecoder, FrameError, RequestHeader};
 
 pub(crate) use replies::{PendingReply, ReplyQueue, Served};
 
@@ -20,7 +20,7 @@ use crate::handlers;
 use crate::mesh_call::Message;
 use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::PlainSendPath;
-use crate::shard::Shard;
+use crate::shard::{BadInputKind, Shard};
 
 /// How long replies under way may take to leave once the client has sent its last byte, or the node stops.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -82,9 +82,15 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     };
     let reason = incoming.run(&shard).await;
     match &reason {
-        EndReason::Frame(_) | EndReason::Request(_) => {
-            shard.report_bad_input(peer, &reason.to_string());
+        EndReason::Frame(error) => {
+            let kind = match error {
+                FrameError::Tls => BadInputKind::Tls,
+                FrameError::Http => BadInputKind::Http,
+                FrameError::Negative { .. } | FrameError::TooLarge { .. } => BadInputKind::Frame,
+            };
+            shard.report_bad_input(peer, kind, &reason.to_string());
         }
+        EndReason::Request(bad) => shard.report_bad_input(peer, bad.kind(), &reason.to_string()),
         _ => tracing::debug!(%peer, %reason, "connection ends"),
     }
     queue.end();
@@ -128,6 +134,9 @@ impl<P: Platform> Incoming<P> {
             if let Some(frame) = next.map_err(EndReason::Frame)? {
                 return Ok(frame);
             }
+            // A request that nobody serves is not read to its end (P72).
+            RequestHeader::check_start(self.decoder.frame_start())
+                .map_err(|error| EndReason::Request(error.into()))?;
             let count = self.read_more(shard).await?;
             shard.metrics().received_bytes.add(count as u64);
             self.decoder.filled(count);

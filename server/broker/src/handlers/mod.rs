@@ -30,7 +30,7 @@ use crate::mesh_call::Message;
 use crate::metrics::RequestKey;
 use crate::platform::{Mesh, Platform};
 use crate::send_path::Part;
-use crate::shard::Shard;
+use crate::shard::{BadInputKind, Shard};
 
 /// Why a request ends its connection: the protocol has no answer for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -48,6 +48,16 @@ pub(crate) enum BadRequest {
         /// What is wrong.
         error: BodyError,
     },
+}
+
+impl BadRequest {
+    /// What the log counts it under.
+    pub(crate) fn kind(&self) -> BadInputKind {
+        match self {
+            Self::Header(_) => BadInputKind::Header,
+            Self::Body { .. } => BadInputKind::Body,
+        }
+    }
 }
 
 /// A response body, and the first error in it (for the metrics).
@@ -178,7 +188,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
             Ok(served) => served,
             Err(error) => {
                 let bad = BadRequest::Body { api, version, error };
-                shard.report_bad_input(peer, &bad.to_string());
+                shard.report_bad_input(peer, bad.kind(), &bad.to_string());
                 Served::Close
             }
         }

@@ -14,7 +14,7 @@ mod serving;
 mod topics;
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     metrics: CoreMetrics,
     stopping: Flag,
     listening: listening::Listening<P>,
-    bad_input: RefCell<BadInput>,
+    bad_input: RefCell<BTreeMap<BadInputKind, BadInput>>,
 }
 
 /// What a partition is on this core.
@@ -104,6 +104,22 @@ impl From<ShardIndex> for MeshIndex {
     }
 }
 
+/// What is wrong with the bytes of a connection: each kind is logged for itself, so that one does not hide the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum BadInputKind {
+    /// A TLS handshake.
+    Tls,
+    /// An HTTP request.
+    Http,
+    /// A size out of bounds.
+    Frame,
+    /// A header that is none, or names what is not served.
+    Header,
+    /// A body that is not what its header says.
+    Body,
+}
+
+/// When a kind was last logged, and how often it came since.
 #[derive(Debug, Default)]
 struct BadInput {
     logged_at: Option<Duration>,
@@ -188,10 +204,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 
     /// Counts bytes that were no request, and says so in the log, but not for each.
-    pub fn report_bad_input(&self, peer: SocketAddr, what: &str) {
+    pub fn report_bad_input(&self, peer: SocketAddr, kind: BadInputKind, what: &str) {
         self.metrics.connections_violating.increment();
         let now = self.platform.monotonic();
-        let mut bad = self.bad_input.borrow_mut();
+        let mut kinds = self.bad_input.borrow_mut();
+        let bad = kinds.entry(kind).or_default();
         let is_due =
             bad.logged_at.is_none_or(|at| now.saturating_sub(at) >= BAD_INPUT_LOG_INTERVAL);
         if !is_due {
