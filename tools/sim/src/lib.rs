@@ -6,5 +6,9 @@
 pub mod disk;
 pub mod disk_suite;
 pub mod executor;
+pub mod log_world;
+#[cfg(feature = "mutants")]
+pub mod mutants;
 pub mod prng;
+pub mod runner;
 pub mod trace;

@@ -245,6 +245,21 @@ impl FileImage {
         torn
     }
 
+    /// The process ends and the machine goes on: the next one reads what the device holds, without what failed syncs lost.
+    pub(super) fn restart(&mut self, prng: &mut Prng) {
+        for id in self.in_flight.iter().map(|write| write.id).collect::<Vec<_>>() {
+            self.abandon(id, prng);
+        }
+        let len = self.visible.len();
+        self.visible.clone_from(&self.durable);
+        for one in &self.pending {
+            apply(&mut self.visible, &one.change);
+        }
+        if self.owes_cut {
+            self.visible.truncate(len);
+        }
+    }
+
     /// Flips one bit of a byte that is durable and that no unsynced change touches; false where there is none.
     pub(super) fn rot(&mut self, position: usize, bit: u8) -> bool {
         if position >= self.durable.len() || position >= self.visible.len() {

@@ -13,7 +13,8 @@
 //!                                            random, cut
 //! read error (EIO)        yes                yes                 yes                        -
 //! write, sync error       yes                yes                 yes                        create, rename, sync
-//! failed sync             covered sectors may never reach the device, whatever later syncs say; reads still show them
+//! failed sync             covered sectors may never reach the device, whatever later syncs say; reads of the running process
+//!                         still show them, the next process finds them gone (transfers are direct: no page cache keeps them)
 //! no space                yes: the failed write may have landed in part
 //! slow                    any operation, by virtual time; operations in flight together complete in any order
 //! ```
@@ -190,7 +191,10 @@ impl SimDisk {
     /// The process ends (killed or done) and the machine does not: nothing is lost, only handles die.
     #[must_use]
     pub fn restart(&self) -> Self {
-        self.restart_in(&mut self.shared.state.borrow_mut())
+        let mut guard = self.shared.state.borrow_mut();
+        let state = &mut *guard;
+        state.tree.restart(&mut state.prng);
+        self.restart_in(state)
     }
 
     fn restart_in(&self, state: &mut State) -> Self {

@@ -306,3 +306,31 @@ fn one_seed_gives_one_hash() {
     assert_eq!(run(5), run(5));
     assert_ne!(run(5).0, run(6).0);
 }
+
+#[test]
+fn next_process_reads_what_the_device_holds() {
+    let mut lost = 0;
+    for seed in 0..SEEDS {
+        let mut world = world(seed);
+        let disk = world.disk.clone();
+        world.run(async move {
+            let file = base(&disk, "f").await;
+            file.write_rc_at(filled(&disk, BLOCK_BYTES, 2), BLOCK_BYTES as u64).await.unwrap();
+            file.write_rc_at(filled(&disk, BLOCK_BYTES, 3), 0).await.unwrap();
+            disk.set_faults(Faults { sync_error: OneIn(1), ..Faults::default() });
+            assert!(file.data_sync().await.is_err());
+        });
+        world.disk = world.disk.restart();
+        world.executor.drop_tasks();
+        let seen = world.disk.peek("f").unwrap();
+        lost += usize::from(seen.contains(&1));
+        let disk = world.disk.clone();
+        world.run(async move {
+            disk.set_faults(Faults::default());
+            disk.open("f", OpenMode::ReadWrite).await.unwrap().full_sync().await.unwrap();
+        });
+        world.crash();
+        assert_eq!(world.disk.peek("f").unwrap(), seen, "what it read and synced stays");
+    }
+    assert!(lost > 50, "{lost}");
+}

@@ -213,6 +213,15 @@ impl Tree {
         torn
     }
 
+    /// The process ends and the machine goes on.
+    pub(super) fn restart(&mut self, prng: &mut Prng) {
+        for node in &mut self.nodes {
+            if let Node::File(image) = node {
+                image.restart(prng);
+            }
+        }
+    }
+
     fn reach(&self) -> BTreeSet<NodeId> {
         let mut reached = BTreeSet::from([ROOT]);
         let mut todo = vec![ROOT];

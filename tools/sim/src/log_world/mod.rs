@@ -1,0 +1,343 @@
+//! The world of one node's logs: seeded work over `commitlog` on the simulated disk, with every fault, life after life.
+//!
+//! Owns the plan of a seed and its verdict. A *life* is one run of the process: start, recover, check everything, work, end
+//! by a crash, a kill or a clean stop. Between lives indexes are tampered with and bits rot. The last life is free of faults
+//! and must bring every log back to work: safety first, then liveness.
+//!
+//! ```text
+//! seed ─► config ─► life 0 ─crash─► tamper ─► life 1 ─crash at once─► life 2 ─clean─► … ─► last life, no faults ─► verdict
+//!                     │ recover, compare with the model, then writers, readers, seekers, checkpoints at the same time
+//! ```
+
+mod batches;
+mod life;
+mod model;
+mod replica;
+mod start;
+mod tamper;
+mod verify;
+mod work;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use commitlog::mutant::Mutant as LogMutant;
+use partition::Mutant as LeaderMutant;
+use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
+
+use crate::disk::{DiskStats, SimDisk};
+use crate::executor::{RunEnd, RunLimits, SimExecutor};
+use crate::prng::Prng;
+use crate::trace::{Keep, Trace};
+
+use model::LogModel;
+pub use model::Violation;
+
+/// Polls one life may take: twenty times what the busiest seed needs.
+const LIFE_STEPS_MAX: u64 = 400_000;
+
+/// When virtual time begins, Unix milliseconds.
+const EPOCH_MS: i64 = 1_700_000_000_000;
+
+/// The one rule that is switched off, if any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WorldMutant {
+    /// In the log.
+    pub log: LogMutant,
+    /// In the leader.
+    pub leader: LeaderMutant,
+}
+
+/// What a world did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct WorldStats {
+    /// Runs of the process.
+    pub lives: u64,
+    /// What the disk saw.
+    pub disk: DiskStats,
+    /// Batches accepted.
+    pub batches: u64,
+    /// Records acknowledged and then read back after a restart, counted once a restart.
+    pub acked_records_checked: u64,
+    /// Bits flipped below the checkpoint.
+    pub bits_rotten: u64,
+    /// Index files deleted, zeroed, cut, extended or filled with chance.
+    pub indexes_spoiled: u64,
+    /// Retries answered with the original offsets.
+    pub duplicates: u64,
+    /// Damaged batches that a read reported, exactly.
+    pub damage_isolated: u64,
+    /// Reads compared.
+    pub reads: u64,
+    /// Look-ups by time compared.
+    pub lookups: u64,
+    /// Clean stops.
+    pub clean_stops: u64,
+}
+
+impl WorldStats {
+    /// Adds another world's figures.
+    pub fn add(&mut self, other: &Self) {
+        let disk = &mut self.disk;
+        disk.reads += other.disk.reads;
+        disk.read_bytes += other.disk.read_bytes;
+        disk.writes += other.disk.writes;
+        disk.written_bytes += other.disk.written_bytes;
+        disk.syncs += other.disk.syncs;
+        disk.crashes += other.disk.crashes;
+        disk.sectors_torn += other.disk.sectors_torn;
+        disk.errors += other.disk.errors;
+        disk.refused += other.disk.refused;
+        self.lives += other.lives;
+        self.batches += other.batches;
+        self.acked_records_checked += other.acked_records_checked;
+        self.bits_rotten += other.bits_rotten;
+        self.indexes_spoiled += other.indexes_spoiled;
+        self.duplicates += other.duplicates;
+        self.damage_isolated += other.damage_isolated;
+        self.reads += other.reads;
+        self.lookups += other.lookups;
+        self.clean_stops += other.clean_stops;
+    }
+}
+
+/// How a seed ended.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// The seed.
+    pub seed: u64,
+    /// Hash of the trace: equal for equal seeds and builds.
+    pub hash: u64,
+    /// What happened.
+    pub stats: WorldStats,
+    /// The property that did not hold, and the step.
+    pub failure: Option<(u64, Violation)>,
+    /// The trace, if it was asked for.
+    pub lines: Vec<String>,
+}
+
+/// Choices that hold for all lives of a seed.
+#[derive(Debug, Clone, Copy)]
+struct Config {
+    segment_bytes: u32,
+    segment_ms: i64,
+    index_interval_bytes: u32,
+    tail_cache_bytes: usize,
+    read_cache_bytes: usize,
+    open_files_max: usize,
+    batches_per_life: u64,
+}
+
+impl Config {
+    fn draw(prng: &mut Prng) -> Self {
+        Self {
+            segment_bytes: *prng.pick(&[6_000, 16_384, 40_000, 200_000, 4 << 20]),
+            segment_ms: *prng.pick(&[40, 5_000, 604_800_000]),
+            index_interval_bytes: *prng.pick(&[0, 500, 4_096, 20_000]),
+            tail_cache_bytes: *prng.pick(&[0, 8_192, 100_000, 4 << 20]),
+            read_cache_bytes: *prng.pick(&[0, 300_000, 4 << 20]),
+            open_files_max: *prng.pick(&[1, 4, 64]),
+            batches_per_life: prng.between(1, 40),
+        }
+    }
+}
+
+/// One log of the world, in all its lives.
+struct WorldLog {
+    topic: Rc<str>,
+    id: TopicPartition,
+    slot: u16,
+    model: RefCell<LogModel>,
+}
+
+/// Everything that outlives a process.
+struct World {
+    config: Config,
+    mutant: WorldMutant,
+    executor: SimExecutor,
+    trace: Rc<Trace>,
+    prng: RefCell<Prng>,
+    logs: Vec<WorldLog>,
+    stats: Cell<WorldStats>,
+    violation: RefCell<Option<Violation>>,
+    /// The last life stopped in order and nobody has touched a file since.
+    is_untouched: Cell<bool>,
+}
+
+impl World {
+    fn new(seed: u64, mutant: WorldMutant, keep: Keep) -> (Rc<Self>, SimDisk) {
+        let mut prng = Prng::new(seed);
+        let trace = Rc::new(Trace::new(keep));
+        let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
+        let disk = SimDisk::new(&executor, prng.fork(), Rc::clone(&trace));
+        let config = Config::draw(&mut prng);
+        let logs = (0..prng.between(1, 3)).map(|index| WorldLog::draw(&mut prng, index)).collect();
+        let world = Self {
+            config,
+            mutant,
+            executor,
+            trace,
+            prng: RefCell::new(prng),
+            logs,
+            stats: Cell::default(),
+            violation: RefCell::default(),
+            is_untouched: Cell::new(false),
+        };
+        (Rc::new(world), disk)
+    }
+
+    /// Virtual time as clients and server see it.
+    fn now(&self) -> Timestamp {
+        let elapsed = i64::try_from(self.executor.now().as_millis()).expect("minutes");
+        Timestamp(EPOCH_MS + elapsed)
+    }
+
+    fn chance<T>(&self, draw: impl FnOnce(&mut Prng) -> T) -> T {
+        draw(&mut self.prng.borrow_mut())
+    }
+
+    fn count(&self, change: impl FnOnce(&mut WorldStats)) {
+        let mut stats = self.stats.get();
+        change(&mut stats);
+        self.stats.set(stats);
+    }
+
+    /// Keeps the first violation; the life ends as soon as its main task looks.
+    fn report(&self, violation: Violation) {
+        self.trace.note("violation", violation.property, [0, 0]);
+        self.violation.borrow_mut().get_or_insert(violation);
+    }
+}
+
+impl WorldLog {
+    fn draw(prng: &mut Prng, index: u64) -> Self {
+        let mut topic_id = [0; 16];
+        prng.fill(&mut topic_id);
+        let partition = PartitionIndex(i32::try_from(index).expect("three logs"));
+        let slot = u16::try_from(prng.below(8)).expect("below 8");
+        let id = TopicPartition { topic_id: TopicId(topic_id), partition };
+        Self { topic: "orders".into(), id, slot, model: RefCell::default() }
+    }
+
+    fn directory(&self) -> String {
+        format!("topics/{}-{}", self.topic, self.id.partition)
+    }
+}
+
+/// How a life ends, by plan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ending {
+    /// Power fails before this step.
+    Crash { at: u64 },
+    /// The process is killed before this step; the machine goes on.
+    Kill { at: u64 },
+    /// Stop in order.
+    Clean,
+}
+
+/// What one life is like.
+#[derive(Debug, Clone, Copy)]
+struct LifePlan {
+    index: i32,
+    shards: u16,
+    ending: Ending,
+    faults: FaultPlan,
+    is_last: bool,
+}
+
+/// What goes wrong while a life works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FaultPlan {
+    None,
+    Slow,
+    Reads,
+    Writes,
+    Syncs,
+    Names,
+    FullDisk,
+    BitRot,
+}
+
+impl LifePlan {
+    fn draw(prng: &mut Prng, index: i32, lives: i32) -> Self {
+        let is_last = index + 1 == lives;
+        let ending = match prng.below(10) {
+            // A restart in a row: the crash hits start-up and recovery themselves.
+            0..3 => Ending::Crash { at: prng.between(1, 250) },
+            3..6 => Ending::Crash { at: prng.between(100, 3_000) },
+            6 => Ending::Kill { at: prng.between(50, 3_000) },
+            _ => Ending::Clean,
+        };
+        let faults = match prng.below(16) {
+            0..6 => FaultPlan::None,
+            6..8 => FaultPlan::Slow,
+            8 => FaultPlan::Reads,
+            9 => FaultPlan::Writes,
+            10 => FaultPlan::Syncs,
+            11 => FaultPlan::Names,
+            12 => FaultPlan::FullDisk,
+            _ => FaultPlan::BitRot,
+        };
+        let shards = u16::try_from(prng.between(1, 2)).expect("1 or 2");
+        if is_last {
+            return Self { index, shards, ending: Ending::Clean, faults: FaultPlan::None, is_last };
+        }
+        Self { index, shards, ending, faults, is_last }
+    }
+}
+
+/// Runs one seed to its verdict.
+#[must_use]
+pub fn run_seed(seed: u64, mutant: WorldMutant, keep: Keep) -> Outcome {
+    let (world, disk) = World::new(seed, mutant, keep);
+    let failure = live_all(&world, disk);
+    let failure = failure.err().map(|violation| (world.trace.step(), violation));
+    Outcome {
+        seed,
+        hash: world.trace.hash(),
+        stats: world.stats.get(),
+        failure,
+        lines: world.trace.take_lines(),
+    }
+}
+
+fn live_all(world: &Rc<World>, mut disk: SimDisk) -> Result<(), Violation> {
+    let lives = world.chance(|prng| prng.between(3, 7));
+    let lives = i32::try_from(lives).expect("a few");
+    for index in 0..lives {
+        let plan = world.chance(|prng| LifePlan::draw(prng, index, lives));
+        world.trace.note("life", "", [u64::from(plan.shards), plan.faults as u64]);
+        world.count(|stats| stats.lives += 1);
+        let has_crashed = live_once(world, &disk, plan)?;
+        disk = if has_crashed { disk.crash() } else { disk.restart() };
+        world.executor.drop_tasks();
+        let seen = disk.stats();
+        world.count(|stats| stats.disk = seen);
+        tamper::between_lives(world, &disk)?;
+        disk = disk.restart();
+        world.executor.drop_tasks();
+    }
+    Ok(())
+}
+
+/// True if power failed.
+fn live_once(world: &Rc<World>, disk: &SimDisk, plan: LifePlan) -> Result<bool, Violation> {
+    let crash_at = match plan.ending {
+        Ending::Crash { at } | Ending::Kill { at } => Some(at),
+        Ending::Clean => None,
+    };
+    let limits = RunLimits { steps_max: LIFE_STEPS_MAX, crash_at };
+    let is_crash = matches!(plan.ending, Ending::Crash { .. });
+    let end = world.executor.run(life::live(Rc::clone(world), disk.clone(), plan), limits);
+    if let Some(violation) = world.violation.borrow_mut().take() {
+        return Err(violation);
+    }
+    match end {
+        RunEnd::Done(result) => result.map(|()| is_crash),
+        RunEnd::Crashed => Ok(is_crash),
+        RunEnd::Deadlock { tasks } => {
+            model::broken("progress", format!("{tasks} tasks wait for ever"))
+        }
+        RunEnd::OutOfSteps => model::broken("progress", "a loop without end"),
+    }
+}

@@ -1,0 +1,249 @@
+//! What one log must hold: the list of batches it accepted, and what it promised about them.
+//!
+//! Owns the oracle. It is a plain list searched from the front, sharing no code with the log, so that a clever mistake there
+//! has no twin here. Every check returns the property that was broken and the facts.
+
+use std::fmt;
+use std::ops::Range;
+use std::rc::Rc;
+
+use record::{Fold, Offset, ProducerBatch, ProducerSnapshotEntry};
+
+use super::batches::Draft;
+
+/// A property that did not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub property: &'static str,
+    /// What was found, and where.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.property, self.detail)
+    }
+}
+
+/// What a check returns.
+pub(super) type Verdict<T = ()> = Result<T, Violation>;
+
+/// Names a broken property.
+pub(super) fn broken<T>(property: &'static str, detail: impl Into<String>) -> Verdict<T> {
+    Err(Violation { property, detail: detail.into() })
+}
+
+/// One accepted batch.
+#[derive(Debug, Clone)]
+pub(super) struct ModelBatch {
+    pub(super) base: i64,
+    pub(super) last: i64,
+    pub(super) epoch: i32,
+    /// As the log must return it.
+    pub(super) bytes: Rc<Vec<u8>>,
+    pub(super) draft: Draft,
+    /// A bit of it was flipped on the disk.
+    pub(super) is_rotten: bool,
+}
+
+impl ModelBatch {
+    pub(super) fn range(&self) -> Range<Offset> {
+        Offset(self.base)..Offset(self.last + 1)
+    }
+}
+
+/// One log.
+#[derive(Debug, Default)]
+pub(super) struct LogModel {
+    pub(super) batches: Vec<ModelBatch>,
+    /// One past the last record that a client was told is safe.
+    pub(super) acked_end: i64,
+}
+
+impl LogModel {
+    pub(super) fn end(&self) -> i64 {
+        self.batches.last().map_or(0, |batch| batch.last + 1)
+    }
+
+    /// The log took a batch at `base`.
+    pub(super) fn accept(&mut self, draft: Draft, base: i64, epoch: i32) -> Verdict {
+        if base != self.end() {
+            return broken("offsets are contiguous", format!("{base} after {}", self.end()));
+        }
+        let mut bytes = draft.bytes.as_ref().clone();
+        bytes[..8].copy_from_slice(&base.to_be_bytes());
+        bytes[12..16].copy_from_slice(&epoch.to_be_bytes());
+        let last = base + i64::from(draft.header.last_offset_delta);
+        let bytes = Rc::new(bytes);
+        self.batches.push(ModelBatch { base, last, epoch, bytes, draft, is_rotten: false });
+        Ok(())
+    }
+
+    /// A client was told that the record at `last_offset` is safe.
+    pub(super) fn acknowledge(&mut self, last_offset: i64) {
+        self.acked_end = self.acked_end.max(last_offset + 1);
+    }
+
+    /// The log came back with this end: nothing acknowledged may be missing, and only whole batches may.
+    pub(super) fn recovered(&mut self, end: i64) -> Verdict {
+        if end < self.acked_end {
+            let detail = format!("log ends at {end}, acknowledged up to {}", self.acked_end);
+            return broken("acknowledged records survive", detail);
+        }
+        if end > self.end() {
+            let detail = format!("log ends at {end}, accepted up to {}", self.end());
+            return broken("nothing is invented", detail);
+        }
+        if end != 0 && !self.batches.iter().any(|batch| batch.last + 1 == end) {
+            return broken("whole batches only", format!("log ends at {end}, inside a batch"));
+        }
+        self.batches.retain(|batch| batch.last < end);
+        // What recovery keeps is durable: it is shown to readers, so it may not go away again.
+        self.acked_end = end;
+        Ok(())
+    }
+
+    /// Index of the batch that holds `offset`.
+    pub(super) fn index_of(&self, offset: i64) -> Option<usize> {
+        self.batches.iter().position(|batch| (batch.base..=batch.last).contains(&offset))
+    }
+
+    /// `bytes` were read from `from`: they must be whole batches in order, beginning with the one that holds `from`.
+    /// Returns the offset that follows.
+    pub(super) fn check_read(&self, from: i64, bytes: &[u8]) -> Verdict<i64> {
+        let Some(first) = self.index_of(from) else {
+            return broken("nothing is invented", format!("bytes at {from}, which nobody wrote"));
+        };
+        let mut rest = bytes;
+        let mut next = from;
+        for batch in &self.batches[first..] {
+            if rest.is_empty() {
+                break;
+            }
+            let Some((head, tail)) = rest.split_at_checked(batch.bytes.len()) else {
+                let detail =
+                    format!("{} of {} bytes at {}", rest.len(), batch.bytes.len(), batch.base);
+                return broken("whole batches only", detail);
+            };
+            if head != batch.bytes.as_slice() {
+                let at = head.iter().zip(batch.bytes.iter()).position(|(one, other)| one != other);
+                let detail = format!(
+                    "batch at {} of {} bytes differs from byte {at:?}",
+                    batch.base,
+                    head.len()
+                );
+                return broken("bytes are those appended", detail);
+            }
+            next = batch.last + 1;
+            rest = tail;
+        }
+        if !rest.is_empty() {
+            return broken("nothing is invented", format!("{} bytes behind the end", rest.len()));
+        }
+        Ok(next)
+    }
+
+    /// The first record at or after `target`, by offset, below `end`: (timestamp, offset, epoch).
+    pub(super) fn first_at(&self, target: i64, end: i64) -> Option<(i64, i64, i32)> {
+        let records = self.batches.iter().flat_map(|batch| {
+            let stamps = batch.draft.timestamps.iter();
+            (batch.base..).zip(stamps).map(|(offset, stamp)| (*stamp, offset, batch.epoch))
+        });
+        records.into_iter().find(|(stamp, offset, _)| *stamp >= target && *offset < end)
+    }
+
+    /// The largest timestamp below `end` and the first record that has it; `None` where no record has one.
+    pub(super) fn largest(&self, end: i64) -> Option<(i64, i64)> {
+        let records = self.batches.iter().flat_map(|batch| {
+            (batch.base..)
+                .zip(batch.draft.timestamps.iter())
+                .map(|(offset, stamp)| (*stamp, -offset))
+        });
+        let best = records.filter(|(stamp, offset)| *stamp >= 0 && -offset < end).max()?;
+        Some((best.0, -best.1))
+    }
+
+    /// Kafka's OffsetForLeaderEpoch for a known `epoch`: where the next one begins, or the log's end.
+    pub(super) fn epoch_end(&self, epoch: i32) -> i64 {
+        let next = self.batches.iter().find(|batch| batch.epoch > epoch);
+        next.map_or(self.end(), |batch| batch.base)
+    }
+
+    /// The producer state that the batches lead to.
+    pub(super) fn producers(&self, mut fold: impl Fold) -> Vec<ProducerSnapshotEntry> {
+        for batch in &self.batches {
+            let header =
+                record::BatchHeader { base_offset: Offset(batch.base), ..batch.draft.header };
+            fold.apply(&ProducerBatch::from(&header));
+        }
+        fold.snapshot()
+    }
+
+    /// Bytes of the batches before `index` since `segment_base`: where the batch lies in its segment file.
+    pub(super) fn position_of(&self, index: usize, segment_base: i64) -> u64 {
+        let before = self.batches[..index].iter().filter(|batch| batch.base >= segment_base);
+        before.map(|batch| batch.bytes.len() as u64).sum()
+    }
+
+    pub(super) fn has_rot(&self) -> bool {
+        self.batches.iter().any(|batch| batch.is_rotten)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log_world::batches::{Sender, Shape, draw};
+    use crate::prng::Prng;
+    use record::Timestamp;
+
+    fn model() -> LogModel {
+        let mut model = LogModel::default();
+        let mut prng = Prng::new(1);
+        for _ in 0..5 {
+            let shape = Shape { block_fill: 0, bytes_max: 500, now: Timestamp(1_000) };
+            let draft = draw(&mut prng, shape, Sender::PLAIN);
+            model.accept(draft, model.end(), 3).unwrap();
+        }
+        model
+    }
+
+    fn property<T>(verdict: Verdict<T>) -> Option<&'static str> {
+        verdict.err().map(|violation| violation.property)
+    }
+
+    #[test]
+    fn oracle_refuses_every_kind_of_wrong_log() {
+        let mut log = model();
+        let (second, end) = (log.batches[1].clone(), log.end());
+        log.acknowledge(second.last);
+        assert_eq!(property(log.recovered(second.base)), Some("acknowledged records survive"));
+        assert_eq!(property(log.recovered(end + 1)), Some("nothing is invented"));
+        let long = log.batches.iter().find(|batch| batch.last > batch.base).cloned();
+        if let Some(long) = long.filter(|batch| batch.base >= second.last) {
+            assert_eq!(property(log.recovered(long.last)), Some("whole batches only"));
+        }
+        assert_eq!(log.recovered(log.batches[2].last + 1), Ok(()));
+        assert_eq!(log.acked_end, log.end());
+        assert_eq!(log.batches.len(), 3);
+    }
+
+    #[test]
+    fn oracle_compares_every_byte_and_the_order() {
+        let log = model();
+        let (first, second) = (&log.batches[0], &log.batches[1]);
+        let mut both = first.bytes.as_ref().clone();
+        both.extend_from_slice(&second.bytes);
+        assert_eq!(log.check_read(first.base, &both), Ok(second.last + 1));
+        assert_eq!(property(log.check_read(second.base, &both)), Some("bytes are those appended"));
+        for at in 0..first.bytes.len() {
+            let mut wrong = first.bytes.as_ref().clone();
+            wrong[at] ^= 1;
+            assert_eq!(property(log.check_read(0, &wrong)), Some("bytes are those appended"));
+        }
+        let cut = &both[..both.len() - 1];
+        assert_eq!(property(log.check_read(0, cut)), Some("whole batches only"));
+        assert_eq!(property(log.check_read(log.end(), &both)), Some("nothing is invented"));
+    }
+}

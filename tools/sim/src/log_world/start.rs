@@ -1,0 +1,214 @@
+//! Starting and stopping the process: the order that the broker keeps, without the broker.
+//!
+//! Owns that order. A start that is refused is told apart from one that broke a property: only a failing disk may refuse.
+
+use std::cell::RefCell;
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use commitlog::checkpoint::remove_vanished;
+use commitlog::directory::{self, NewIds};
+use commitlog::{CheckpointMap, LogIdentity, LogOptions, SafeEnd, StartKind, Store, StoreOptions};
+use partition::{Producers, ProducersOptions};
+use record::{LeaderEpoch, NodeId, Offset, Slot, TopicId, TopicPartition};
+
+use super::model::{Verdict, Violation, broken};
+use super::replica::Replica;
+use super::{LifePlan, World};
+use crate::disk::SimDisk;
+use crate::executor::SimExecutor;
+
+pub(super) type SimStore = Store<SimDisk, SimExecutor>;
+
+/// A running process.
+pub(super) struct Node {
+    pub(super) stores: Vec<SimStore>,
+    pub(super) replicas: Vec<Rc<Replica>>,
+    /// How the last life left the directory, as this one found it.
+    pub(super) start: StartKind,
+}
+
+/// Why a process did not come up.
+#[derive(Debug)]
+pub(super) enum StartError {
+    /// The disk, in words.
+    Refused(String),
+    /// A property.
+    Broken(Violation),
+}
+
+impl From<Violation> for StartError {
+    fn from(violation: Violation) -> Self {
+        Self::Broken(violation)
+    }
+}
+
+fn refused(error: impl std::fmt::Display) -> StartError {
+    StartError::Refused(error.to_string())
+}
+
+impl Node {
+    /// The logs of one shard.
+    pub(super) fn replicas_of(&self, world: &World, shard: usize) -> Vec<Rc<Replica>> {
+        let count = self.stores.len();
+        let is_here = |one: &&Rc<Replica>| world.shard_of(one.index, count) == shard;
+        self.replicas.iter().filter(is_here).cloned().collect()
+    }
+
+    /// What the operator is told of a log's damage.
+    pub(super) fn damage_of(&self, replica: &Replica) -> Vec<Range<Offset>> {
+        let id = replica.of().id;
+        let reports = self.stores.iter().flat_map(Store::damage);
+        let own = reports
+            .filter(|report| (report.topic_id, report.partition) == (id.topic_id, id.partition));
+        own.map(|report| report.offsets).collect()
+    }
+}
+
+impl World {
+    /// Which of so many shards a log lives on.
+    pub(super) fn shard_of(&self, index: usize, shards: usize) -> usize {
+        let shards = u16::try_from(shards).expect("two shards");
+        usize::from(Slot(self.logs[index].slot).shard(shards).0)
+    }
+}
+
+/// Brings the process up: directory, checkpoints, stores, logs, first checkpoint.
+pub(super) async fn start(
+    world: &Rc<World>,
+    disk: &SimDisk,
+    plan: LifePlan,
+) -> Result<Node, StartError> {
+    let ids = || NewIds {
+        cluster_id: TopicId([1; 16]),
+        node_id: NodeId(1),
+        directory_id: TopicId([2; 16]),
+    };
+    let data = directory::open_or_create(disk, ids).await.map_err(refused)?;
+    let (map, _) = CheckpointMap::load_with(disk, world.mutant.log).await.map_err(refused)?;
+    let map = Arc::new(map);
+    sweep(world, disk).await?;
+    let mut stores = Vec::new();
+    for shard in 0..plan.shards {
+        let options = StoreOptions {
+            name: shard.to_string(),
+            checkpoints: Arc::clone(&map),
+            start: data.start,
+            sequence_base: u64::from(data.start_count) << 32,
+            tail_cache_bytes: world.config.tail_cache_bytes,
+            read_cache_bytes: world.config.read_cache_bytes,
+            open_files_max: world.config.open_files_max,
+            mutant: world.mutant.log,
+        };
+        let store = Store::open(disk.clone(), world.executor.clone(), options);
+        stores.push(store.await.map_err(refused)?);
+    }
+    let mut replicas = Vec::new();
+    for index in 0..world.logs.len() {
+        let store = &stores[world.shard_of(index, stores.len())];
+        replicas.push(open_log(world, store, index, plan).await?);
+    }
+    first_checkpoints(world, disk, &stores).await?;
+    Ok(Node { stores, replicas, start: data.start })
+}
+
+/// Nothing in `topics/` is strange to this node, and nothing may be treated as if it were.
+async fn sweep(world: &World, disk: &SimDisk) -> Result<(), StartError> {
+    let known = |name: &str| {
+        let own = world.logs.iter().find(|log| log.directory().ends_with(&format!("/{name}")));
+        own.map(|log| log.id.topic_id)
+    };
+    let strays = directory::sweep_unknown(disk, known).await.map_err(refused)?;
+    if !strays.is_empty() {
+        return Ok(broken("known logs are not strays", format!("{strays:?}"))?);
+    }
+    directory::sweep_deleted(disk).await.map_err(refused)?;
+    Ok(())
+}
+
+async fn open_log(
+    world: &Rc<World>,
+    store: &SimStore,
+    index: usize,
+    plan: LifePlan,
+) -> Result<Rc<Replica>, StartError> {
+    let log = &world.logs[index];
+    let identity = LogIdentity {
+        topic: Rc::clone(&log.topic),
+        topic_id: log.id.topic_id,
+        partition: log.id.partition,
+    };
+    let options = LogOptions {
+        segment_bytes: world.config.segment_bytes,
+        segment_ms: world.config.segment_ms,
+        index_interval_bytes: world.config.index_interval_bytes,
+        safe_end: SafeEnd::Durable,
+    };
+    let remembered =
+        ProducersOptions { mutant: world.mutant.leader, ..ProducersOptions::default() };
+    let producers = Rc::new(RefCell::new(Producers::new(remembered)));
+    let opened = store.open_log(identity, options, producers.clone(), world.now()).await;
+    let (opened, report) = opened.map_err(refused)?;
+    let end = opened.ends().accepted();
+    world.trace.note("recovered", &log.directory(), [end.0.unsigned_abs(), report.bytes_read]);
+    let mut model = log.model.borrow_mut();
+    model.recovered(end.0)?;
+    if let Some(lost) = report.lost {
+        return Ok(broken("acknowledged records survive", format!("lost {lost:?}"))?);
+    }
+    drop(model);
+    opened.check();
+    Ok(Replica::lead(world, index, opened, producers, LeaderEpoch(plan.index)))
+}
+
+/// Every present shard says what it has; then the files of vanished shards go.
+async fn first_checkpoints(
+    world: &World,
+    disk: &SimDisk,
+    stores: &[SimStore],
+) -> Result<(), StartError> {
+    // A life may as well end before it comes to this.
+    if world.chance(|prng| prng.coin()) {
+        return Ok(());
+    }
+    for (shard, store) in stores.iter().enumerate() {
+        let owned = |id: &TopicPartition| {
+            let index = world.logs.iter().position(|log| log.id == *id);
+            index.is_some_and(|index| world.shard_of(index, stores.len()) == shard)
+        };
+        store.retain_entries(owned);
+        store.checkpoint(world.now()).await.map_err(refused)?;
+    }
+    let names: Vec<String> = (0..stores.len()).map(|shard| shard.to_string()).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    remove_vanished(disk, &names).await.map_err(refused)?;
+    Ok(())
+}
+
+/// Stops in order. Afterwards the checkpoints cover all that a healthy log holds.
+pub(super) async fn stop(world: &World, disk: &SimDisk, node: &Node) -> Verdict {
+    for store in &node.stores {
+        if let Err(error) = store.close(world.now()).await {
+            return broken("a healthy disk closes", error.to_string());
+        }
+    }
+    if let Err(error) = directory::write_clean_stop(disk).await {
+        return broken("a healthy disk closes", error.to_string());
+    }
+    let covered = covered(world, disk).await;
+    for replica in &node.replicas {
+        let end = replica.of().model.borrow().end();
+        if replica.failure.get().is_none() && covered[replica.index] != end {
+            let detail = format!("checkpoint ends at {}, log at {end}", covered[replica.index]);
+            return broken("a clean stop covers everything", detail);
+        }
+    }
+    Ok(())
+}
+
+/// How far the checkpoints on disk cover each log; 0 where they cannot be read.
+pub(super) async fn covered(world: &World, disk: &SimDisk) -> Vec<i64> {
+    let map = CheckpointMap::load(disk).await.map(|(map, _)| map).unwrap_or_default();
+    world.logs.iter().map(|log| map.get(&log.id).map_or(0, |entry| entry.end.0)).collect()
+}

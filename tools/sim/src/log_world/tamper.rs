@@ -1,0 +1,100 @@
+//! What happens to files behind the log's back: indexes spoiled while it is down, bits flipped below the checkpoint.
+//!
+//! Owns the choice of the victim. A bit is flipped only in a batch that a finished checkpoint covers: above it a bad batch
+//! cannot be told from a torn one, and the design cuts there. The leader epoch of a batch (bytes 12 to 15) is left alone:
+//! Kafka's checksum does not cover it, so no reader of the format can notice.
+
+use std::rc::Rc;
+
+use super::model::{Verdict, broken};
+use super::{World, start};
+use crate::disk::{Faults, SimDisk};
+use crate::executor::{RunEnd, RunLimits};
+use crate::prng::OneIn;
+
+/// Bytes of a batch's leader epoch.
+const UNCHECKED: std::ops::Range<u64> = 12..16;
+
+/// Between two lives, with nobody at work.
+pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
+    disk.set_faults(Faults::default());
+    if world.chance(|prng| prng.happens(OneIn(3))) {
+        spoil_indexes(world, disk);
+    }
+    if !world.chance(|prng| prng.happens(OneIn(4))) {
+        return Ok(());
+    }
+    let limits = RunLimits { steps_max: 10_000, crash_at: None };
+    let end = world.executor.run(rot_one(Rc::clone(world), disk.clone()), limits);
+    match end {
+        RunEnd::Done(()) => Ok(()),
+        _ => broken("progress", "checkpoints cannot be read"),
+    }
+}
+
+fn spoil_indexes(world: &World, disk: &SimDisk) {
+    for (path, _) in disk.files() {
+        let is_index = path.ends_with(".index") || path.ends_with(".timeindex");
+        if !is_index || !world.chance(|prng| prng.happens(OneIn(2))) {
+            continue;
+        }
+        world.is_untouched.set(false);
+        world.count(|stats| stats.indexes_spoiled += 1);
+        let mut bytes = disk.peek(&path).unwrap_or_default();
+        let way = world.chance(|prng| prng.below(6));
+        match way {
+            0 => {
+                disk.erase(&path);
+                continue;
+            }
+            1 => bytes.fill(0),
+            2 => world.chance(|prng| prng.fill(&mut bytes)),
+            3 => bytes.truncate(world.chance(|prng| prng.index(bytes.len() + 1))),
+            4 => {
+                let mut more = vec![0; world.chance(|prng| prng.index(100))];
+                world.chance(|prng| prng.fill(&mut more));
+                bytes.extend_from_slice(&more);
+            }
+            // Plausible and wrong: the positions or times of two entries changed places.
+            _ if bytes.len() >= 24 => bytes.rotate_left(4),
+            _ => bytes.clear(),
+        }
+        disk.poke(&path, bytes);
+    }
+}
+
+/// Flips one bit of a batch that a checkpoint covers, late ones first; does nothing where there is none.
+pub(super) async fn rot_one(world: Rc<World>, disk: SimDisk) {
+    let covered = start::covered(&world, &disk).await;
+    let log = world.chance(|prng| prng.index(world.logs.len()));
+    let covered_end = covered[log];
+    let log = &world.logs[log];
+    let mut model = log.model.borrow_mut();
+    let covered = model.batches.iter().filter(|batch| batch.last < covered_end).count();
+    if covered == 0 {
+        return;
+    }
+    let index = world.chance(|prng| {
+        let back = if prng.coin() { prng.index(covered.min(3)) } else { prng.index(covered) };
+        covered - 1 - back
+    });
+    let batch_bytes = model.batches[index].bytes.len() as u64;
+    let at = world.chance(|prng| prng.below(batch_bytes));
+    if UNCHECKED.contains(&at) {
+        return;
+    }
+    let directory = format!("{}/", log.directory());
+    let base_of =
+        |path: &str| path.strip_prefix(&directory)?.strip_suffix(".log")?.parse::<i64>().ok();
+    let batch_base = model.batches[index].base;
+    let files = disk.files();
+    let segments = files.iter().filter_map(|(path, _)| Some((base_of(path)?, path)));
+    let Some((base, path)) = segments.filter(|(base, _)| *base <= batch_base).max() else { return };
+    let position = model.position_of(index, base) + at;
+    let bit = world.chance(|prng| prng.below(8));
+    if disk.rot(path, position, u8::try_from(bit).expect("below 8")) {
+        model.batches[index].is_rotten = true;
+        world.is_untouched.set(false);
+        world.count(|stats| stats.bits_rotten += 1);
+    }
+}

@@ -1,0 +1,105 @@
+//! `sim`: runs seeds, hunts mutants, replays a failure.
+//!
+//! Owns the command line only.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::{Parser, Subcommand};
+use sim::log_world::WorldMutant;
+use sim::runner::{Range, Stop, run_many, run_one};
+use sim::trace::Keep;
+
+/// The deterministic world of Corelog's log.
+#[derive(Debug, Parser)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run many seeds; exit 1 if one breaks a property.
+    Run {
+        /// How many seeds.
+        #[arg(long, default_value_t = 10_000)]
+        seeds: u64,
+        /// The first seed.
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+    },
+    /// Switch off each safety rule in turn; exit 1 if no seed notices one.
+    Mutants {
+        /// How many seeds each may take.
+        #[arg(long, default_value_t = 5_000)]
+        seeds: u64,
+    },
+    /// Run one seed and print its trace.
+    Replay {
+        /// The seed.
+        seed: u64,
+    },
+}
+
+fn main() -> ExitCode {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match Arguments::parse().command {
+        Command::Run { seeds, from } => run(Range { from, seeds, threads }),
+        Command::Mutants { seeds } => hunt(Range { from: 0, seeds, threads }),
+        Command::Replay { seed } => replay(seed),
+    }
+}
+
+fn run(range: Range) -> ExitCode {
+    let started = Instant::now();
+    let progress = |done: u64| {
+        if done.is_multiple_of(1_000) {
+            println!("{done} of {} seeds, {} s", range.seeds, started.elapsed().as_secs());
+        }
+    };
+    let report = run_many(range, WorldMutant::default(), Stop::AtEnd, progress);
+    for failure in &report.failures {
+        println!("{failure}");
+    }
+    println!("{report} ms={}", started.elapsed().as_millis());
+    if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+#[cfg(feature = "mutants")]
+fn hunt(range: Range) -> ExitCode {
+    let mut has_escaped = false;
+    println!("{:<60} {:>6}  property", "mutant", "seed");
+    for named in sim::mutants::all() {
+        match sim::mutants::hunt(&named, range) {
+            Some(found) => println!("{:<60} {:>6}  {}", named.name, found.seed, found.what),
+            None => {
+                has_escaped = true;
+                println!("{:<60} {:>6}  escaped {} seeds", named.name, "-", range.seeds);
+            }
+        }
+    }
+    if has_escaped { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+#[cfg(not(feature = "mutants"))]
+fn hunt(_: Range) -> ExitCode {
+    eprintln!("built without mutants: cargo run -p sim --features mutants -- mutants");
+    ExitCode::FAILURE
+}
+
+fn replay(seed: u64) -> ExitCode {
+    let (outcome, failure) = run_one(seed, WorldMutant::default(), Keep::Lines);
+    if let Some(outcome) = outcome {
+        for line in &outcome.lines {
+            println!("{line}");
+        }
+        println!("seed {seed}, hash {:016x}", outcome.hash);
+    }
+    match failure {
+        Some(failure) => {
+            println!("{failure}");
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
