@@ -10,6 +10,8 @@ mod append_and_read;
 mod damage;
 mod failure;
 mod lifecycle;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod recovery;
 mod support;
 mod time;
