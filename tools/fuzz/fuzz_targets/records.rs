@@ -5,8 +5,10 @@
 //! budget, and says how many bytes that was.
 #![no_main]
 
+use std::cell::RefCell;
+
 use libfuzzer_sys::fuzz_target;
-use record::batch::{HEADER_BYTES, LENGTH_END, crc_of};
+use record::batch::{Attributes, HEADER_BYTES, LENGTH_END, crc_of};
 use record::{
     BatchBuilder, BatchHeader, BatchRefusal, Codec, NewRecord, NullKeys, Records, Step, Summary,
     Timestamp, ValidateOptions, Validator, Workspace, decompress,
@@ -21,10 +23,15 @@ const OPTIONS: ValidateOptions = ValidateOptions {
     null_keys: NullKeys::Allow,
 };
 
+thread_local! {
+    static WORKSPACE: RefCell<Workspace> = RefCell::default();
+}
+
 fn wrap(codec: Codec, records_count: i32, records: &[u8]) -> Vec<u8> {
-    let mut builder = BatchBuilder::new(codec);
+    let mut builder = BatchBuilder::new(Codec::None);
     builder.append(&NewRecord::default());
     let header = BatchHeader {
+        attributes: Attributes(0).with_codec(codec),
         length: (HEADER_BYTES - LENGTH_END + records.len()) as i32,
         last_offset_delta: records_count - 1,
         records_count,
@@ -37,9 +44,12 @@ fn wrap(codec: Codec, records_count: i32, records: &[u8]) -> Vec<u8> {
     batch
 }
 
-fn validate(batch: &[u8], budget_ns: u32) -> Result<Summary, BatchRefusal> {
-    let mut workspace = Workspace::new();
-    let mut validator = Validator::new(batch, &OPTIONS, &mut workspace)?;
+fn validate(
+    batch: &[u8],
+    budget_ns: u32,
+    workspace: &mut Workspace,
+) -> Result<Summary, BatchRefusal> {
+    let mut validator = Validator::new(batch, &OPTIONS, workspace)?;
     loop {
         if let Step::Done(summary) = validator.step(budget_ns)? {
             return Ok(summary);
@@ -48,8 +58,13 @@ fn validate(batch: &[u8], budget_ns: u32) -> Result<Summary, BatchRefusal> {
 }
 
 /// The number of decompressed bytes, if they are exactly these records.
-fn oracle(codec: Codec, header: &BatchHeader, records: &[u8]) -> Option<u64> {
-    let plain = decompress(codec, records, OUTPUT_BYTES_MAX, &mut Workspace::new()).ok()?;
+fn oracle(
+    codec: Codec,
+    header: &BatchHeader,
+    records: &[u8],
+    workspace: &mut Workspace,
+) -> Option<u64> {
+    let plain = decompress(codec, records, OUTPUT_BYTES_MAX, workspace).ok()?;
     let mut found = Records::new(header, &plain).zip(0..);
     found
         .all(|(record, index)| record.is_ok_and(|record| record.offset_delta == index))
@@ -62,9 +77,13 @@ fuzz_target!(|data: &[u8]| {
     let records_count = i32::from(u16::from_be_bytes([*high, *low])).max(1);
     let batch = wrap(codec, records_count, records);
     let header = BatchHeader::parse(&batch).expect("it was just made");
-    let expected = oracle(codec, &header, records);
     let budget_ns = (u32::from(*budget) + 1) * 64;
-    let accepted = validate(&batch, budget_ns).ok().map(|summary| summary.record_bytes);
+    // One workspace for all runs: what an earlier batch left in it must not matter.
+    let (expected, accepted) = WORKSPACE.with_borrow_mut(|workspace| {
+        let expected = oracle(codec, &header, records, workspace);
+        let summary = validate(&batch, budget_ns, workspace).ok();
+        (expected, summary.map(|summary| summary.record_bytes))
+    });
     // Uncompressed records lie in the batch already: there the output bound does not apply.
     if codec != Codec::None || records.len() <= OUTPUT_BYTES_MAX {
         assert_eq!(accepted, expected);
