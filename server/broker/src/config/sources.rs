@@ -21,6 +21,14 @@ pub const ENVIRONMENT_RESERVED: [&str; 3] =
 
 const ENVIRONMENT_PREFIX: &str = "CORELOG_";
 
+/// Whether Kubernetes may have set the variable for a service that is called corelog: nobody asked for it, and it is no option.
+fn is_service_link(rest: &str) -> bool {
+    let is_port = |rest: &str| rest.is_empty() || rest.starts_with('_');
+    rest == "SERVICE_HOST"
+        || rest.strip_prefix("SERVICE_PORT").is_some_and(is_port)
+        || rest.strip_prefix("PORT").is_some_and(is_port)
+}
+
 /// Every option's value.
 pub(super) type Settings = BTreeMap<&'static str, Setting>;
 
@@ -255,7 +263,8 @@ fn read_environment(
 ) -> Vec<RawSetting> {
     let mut settings = Vec::new();
     for (name, text) in environment {
-        if !name.starts_with(ENVIRONMENT_PREFIX) || ENVIRONMENT_RESERVED.contains(&name.as_str()) {
+        let Some(rest) = name.strip_prefix(ENVIRONMENT_PREFIX) else { continue };
+        if ENVIRONMENT_RESERVED.contains(&name.as_str()) || is_service_link(rest) {
             continue;
         }
         let place = Place::Environment { name: excerpt(name) };

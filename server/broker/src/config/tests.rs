@@ -434,3 +434,20 @@ fn the_page_for_operators_has_one_line_for_each_option() {
     let columns = page.lines().map(|line| line.matches('|').count()).max();
     assert_eq!(columns, Some(7));
 }
+
+#[test]
+fn what_kubernetes_sets_for_a_service_of_our_name_is_no_option() {
+    let names = [
+        "CORELOG_SERVICE_HOST",
+        "CORELOG_SERVICE_PORT",
+        "CORELOG_SERVICE_PORT_KAFKA",
+        "CORELOG_PORT",
+        "CORELOG_PORT_9092_TCP_ADDR",
+    ];
+    let environment =
+        names.map(|name| (name.to_owned(), "tcp://10.0.0.1:9092".to_owned())).to_vec();
+    let sources = Sources { environment, ..Sources::default() };
+    assert!(Config::load(&sources).is_ok());
+    let environment = vec![("CORELOG_PORTS".to_owned(), "1".to_owned())];
+    assert!(Config::load(&Sources { environment, ..Sources::default() }).is_err());
+}
