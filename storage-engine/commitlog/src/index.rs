@@ -99,6 +99,10 @@ impl SegmentIndex {
         &self.offsets
     }
 
+    pub(crate) fn times(&self) -> &[TimeEntry] {
+        &self.times
+    }
+
     pub(crate) fn absolute(&self, relative: u32) -> Offset {
         Offset(self.base.0.saturating_add(i64::from(relative)))
     }
@@ -223,12 +227,12 @@ impl SegmentIndex {
     }
 }
 
-fn offsets_ascend(pair: &[OffsetEntry]) -> bool {
+pub(crate) fn offsets_ascend(pair: &[OffsetEntry]) -> bool {
     let [left, right] = pair else { return true };
     left.relative_last_offset < right.relative_last_offset && left.position < right.position
 }
 
-fn times_ascend(pair: &[TimeEntry]) -> bool {
+pub(crate) fn times_ascend(pair: &[TimeEntry]) -> bool {
     let [left, right] = pair else { return true };
     left.timestamp < right.timestamp && left.relative_last_offset < right.relative_last_offset
 }

@@ -21,6 +21,7 @@ mod lru;
 pub mod mutant;
 mod read_cache;
 mod recovery;
+pub mod scan;
 mod shared;
 mod small_file;
 mod store;

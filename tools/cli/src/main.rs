@@ -3,12 +3,14 @@
 //! Owns the command line and the end of the process. It decides nothing about the protocol: commands ask the client, and
 //! the client speaks through `wire`.
 
+mod batch_records;
 mod client;
 mod commands;
 mod exit;
 mod lines;
 mod output;
 mod partitioner;
+mod progress;
 mod record_line;
 
 use std::process::ExitCode;

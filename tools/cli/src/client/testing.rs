@@ -137,6 +137,10 @@ impl Platform for TestPlatform {
     fn busy(&self) -> (Duration, Duration) {
         (Duration::ZERO, self.executor.now())
     }
+
+    fn resident_bytes(&self) -> u64 {
+        0
+    }
 }
 
 #[derive(Default)]

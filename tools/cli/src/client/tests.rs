@@ -22,6 +22,9 @@ use wire::{ApiKey, ErrorCode, Message, RequestHeader};
 
 const TOPIC: &str = "orders";
 
+/// A batch, behind the node that took it.
+type Taken = (i32, Vec<u8>);
+
 /// What a fake broker does about the next Produce, in place of what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mishap {
@@ -40,7 +43,7 @@ struct Cluster {
     leaders: Rc<RefCell<Vec<i32>>>,
     mishaps: Rc<RefCell<VecDeque<Mishap>>>,
     /// Batches appended, with the node that took them.
-    appended: Rc<RefCell<Vec<(i32, Vec<u8>)>>>,
+    appended: Rc<RefCell<Vec<Taken>>>,
     batch_bytes_max: Rc<Cell<Option<usize>>>,
     /// What a fetch gives, by node; nothing means no answer at all.
     fetchable: Rc<RefCell<BTreeMap<i32, Vec<u8>>>>,
@@ -127,7 +130,8 @@ impl Cluster {
             .map(|data| {
                 let batch = data.records.inline();
                 let is_large = self.batch_bytes_max.get().is_some_and(|max| batch.len() > max);
-                let is_led_here = self.leaders.borrow()[data.index.0 as usize] == node;
+                let is_led_here =
+                    self.leaders.borrow()[usize::try_from(data.index.0).unwrap()] == node;
                 let error_code = match mishap {
                     Some(Mishap::Refuse(code)) => code,
                     _ if is_large => ErrorCode::MessageTooLarge,

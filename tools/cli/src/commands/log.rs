@@ -1,47 +1,142 @@
-//! `corelog log`.
+//! `corelog log`: what lies in log files, with no node running.
+//!
+//! Owns the arguments and what is shown. Nothing is ever changed: a node that runs meanwhile is not disturbed, and what it
+//! has not written yet is not seen.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use node::{CorePlatform, GlommioDisk};
+
 use crate::OutputArgs;
 use crate::exit::{Exit, Failure, Outcome};
-use clap::{Args, Subcommand};
-use std::path::PathBuf;
+use crate::output::{Format, Output};
+use crate::progress::Progress;
+
+mod check;
+mod files;
+mod show;
+
+use check::{Checker, Depth};
+use files::Partition;
+use show::{Item, TABLE_HEADINGS, Totals};
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
   corelog log dump corelog-data/topics/orders-0
-  corelog log dump corelog-data/topics/orders-0/00000000000000000000.log -o json";
+  corelog log dump corelog-data/topics/orders-0/00000000000000000000.log
+  corelog log dump corelog-data/topics -o json";
+
 const VERIFY_EXAMPLES: &str = "\
 Examples:
   corelog log verify corelog-data
-  corelog log verify corelog-data/topics/orders-0 -o json";
+  corelog log verify corelog-data/topics/orders-0 -o json
+
+It checks every batch of every .log: place, checksum, offsets, and each record in it; every entry of
+.index and .timeindex; producer snapshots and leader epochs. It exits with 5 where anything is wrong.";
+
 /// The verbs.
 #[derive(Debug, Subcommand)]
 pub(crate) enum LogCommand {
-    /// List the batches
+    /// List the batches of log files, one a line
     Dump(DumpArgs),
-    /// Check
+    /// Check log files and everything that is derived from them
     Verify(VerifyArgs),
 }
+
 /// Arguments of `dump`.
 #[derive(Debug, Args)]
 #[command(after_help = DUMP_EXAMPLES)]
 pub(crate) struct DumpArgs {
-    /// Files or directories
-    #[arg(required = true)]
+    /// Files (.log) or directories, which are searched
+    #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
+
 /// Arguments of `verify`.
 #[derive(Debug, Args)]
 #[command(after_help = VERIFY_EXAMPLES)]
 pub(crate) struct VerifyArgs {
-    /// Files or directories
-    #[arg(required = true)]
+    /// Files (.log) or directories, which are searched
+    #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
     output: OutputArgs,
 }
-/// Runs.
+
+/// Runs the verb.
 pub(crate) fn run(command: &LogCommand) -> Outcome {
-    let _ = command;
-    Err(Failure::new(Exit::Io, "x"))
+    match command {
+        LogCommand::Dump(args) => dump(args),
+        LogCommand::Verify(args) => verify(args),
+    }
+}
+
+fn dump(args: &DumpArgs) -> Outcome {
+    let format = args.output.output;
+    let mut output = Output::new(format);
+    visit(&args.paths, Depth::Headers, async |checker, partition, is_alone| {
+        for segment in &partition.segments {
+            if format == Format::Table {
+                output.with(|sink| {
+                    if !is_alone {
+                        writeln!(sink, "{}", checker.shown(&segment.path))?;
+                    }
+                    writeln!(sink, "{TABLE_HEADINGS}")
+                })?;
+            }
+            let mut print = |item: &Item<'_>| output.with(|sink| item.write(sink, format));
+            checker.segment(segment, &mut print).await?;
+        }
+        Ok(())
+    })?;
+    output.flush()
+}
+
+fn verify(args: &VerifyArgs) -> Outcome {
+    let format = args.output.output;
+    let mut output = Output::new(format);
+    let totals = visit(&args.paths, Depth::Records, async |checker, partition, _| {
+        let mut print = |item: &Item<'_>| match item {
+            Item::Finding(_) => output.with(|sink| item.write(sink, format)),
+            Item::Batch(_) | Item::ZeroTail(_) => Ok(()),
+        };
+        checker.partition(partition, &mut print).await?;
+        output.flush()
+    })?;
+    output.show(&totals)?;
+    if totals.problems == 0 {
+        return Ok(());
+    }
+    let noun = if totals.problems == 1 { "problem" } else { "problems" };
+    let advice = "a node serves everything but damaged batches, and makes wrong indexes again by itself; \
+                  the records of a damaged batch come back only from a copy";
+    Err(Failure::new(Exit::Damaged, format!("{} {noun} found", totals.problems)).advise(advice))
+}
+
+/// Calls `visit` for each partition that is found at or below the paths, and says whether it is all there is.
+fn visit(
+    paths: &[PathBuf],
+    depth: Depth,
+    mut visit: impl AsyncFnMut(&mut Checker<GlommioDisk, CorePlatform>, &Partition, bool) -> Outcome,
+) -> Outcome<Totals> {
+    crate::commands::run(Path::new("."), async |platform| {
+        let mut totals = Totals::default();
+        for path in paths {
+            let (root, name) = files::split(path)?;
+            let disk = GlommioDisk::new(&root);
+            let partitions = files::find(&disk, &root, name.as_deref()).await?;
+            let segments = || partitions.iter().flat_map(|partition| &partition.segments);
+            let progress = Progress::new(Some(segments().map(|segment| segment.bytes).sum()));
+            let is_alone = paths.len() == 1 && segments().count() == 1;
+            let mut checker = Checker::new(disk, platform.clone(), root, depth, progress);
+            for partition in &partitions {
+                visit(&mut checker, partition, is_alone).await?;
+            }
+            totals.add(checker.finish());
+        }
+        Ok(totals)
+    })
 }

@@ -6,11 +6,10 @@
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use broker::Platform;
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use record::{Codec, PartitionIndex, Timestamp};
 use serde::Serialize;
 
@@ -19,6 +18,7 @@ use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lines::{LINE_BYTES_MAX, Lines, LinesError};
 use crate::output::{Format, Output, Show};
+use crate::progress::Progress;
 use crate::{ClusterArgs, OutputArgs};
 
 const EXAMPLES: &str = "\
@@ -30,9 +30,6 @@ Examples:
 
 /// Bytes of lines that are taken at once.
 const TAKE_BYTES: usize = 1 << 20;
-/// How long an input may take before progress is shown: shorter ones would only flicker.
-const PROGRESS_AFTER: Duration = Duration::from_secs(1);
-
 /// Arguments.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -133,7 +130,7 @@ async fn produce<'a, P: Platform>(
     while let Some(taken) = lines.take(TAKE_BYTES).await.map_err(input_failure)? {
         let now = platform.now();
         for line in taken.lines {
-            progress.add(line.len() + 1);
+            progress.add(line.len() as u64 + 1);
             bytes += line.len() as u64;
             if producer.add(record(line, separator, now)) {
                 producer.flush().await?;
@@ -212,48 +209,6 @@ impl Input {
             None => Box::new(io::stdin()),
         };
         Lines::start(input).map_err(|error| Failure::io("reader thread", &error))
-    }
-}
-
-/// Bytes read so far, on a terminal, once it has taken a while.
-struct Progress {
-    bar: Option<ProgressBar>,
-    started: Instant,
-}
-
-impl Progress {
-    fn new(bytes: Option<u64>) -> Self {
-        let started = Instant::now();
-        if !io::stderr().is_terminal() {
-            return Self { bar: None, started };
-        }
-        let (bar, template) = match bytes {
-            Some(bytes) => (
-                ProgressBar::hidden().with_message("").with_elapsed(Duration::ZERO),
-                (bytes, "{bytes} of {total_bytes} {wide_bar} {bytes_per_sec}, {eta} left"),
-            ),
-            None => (ProgressBar::hidden(), (0, "{bytes} {spinner} {bytes_per_sec}")),
-        };
-        let (length, template) = template;
-        bar.set_length(length);
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            bar.set_style(style);
-        }
-        Self { bar: Some(bar), started }
-    }
-
-    fn add(&self, bytes: usize) {
-        let Some(bar) = &self.bar else { return };
-        if bar.is_hidden() && self.started.elapsed() > PROGRESS_AFTER {
-            bar.set_draw_target(indicatif::ProgressDrawTarget::stderr());
-        }
-        bar.inc(bytes as u64);
-    }
-
-    fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
     }
 }
 

@@ -3,21 +3,17 @@
 //! Owns the walk over one answer. Bytes from a broker are hostile until proven otherwise: what does not hold together ends
 //! the command with the place and the reason.
 
-use record::{
-    BatchHeader, BatchView, Batches, Codec, Found, Offset, Records, Workspace, decompress,
-};
+use record::{BatchHeader, Batches, Found, Offset, Records};
 
+use crate::batch_records::BatchRecords;
 use crate::client::Fetched;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::record_line::{HeaderLine, RecordLine, Text};
 
-/// The most that one batch may become: far above what `max.message.bytes` lets in, far below the memory of a machine.
-const DECOMPRESSED_BYTES_MAX: usize = 1 << 29;
-
 /// Where records are taken from, and what keeps their memory.
 #[derive(Debug, Default)]
 pub(super) struct BatchReader {
-    workspace: Workspace,
+    records: BatchRecords,
 }
 
 impl BatchReader {
@@ -41,7 +37,7 @@ impl BatchReader {
             let damaged = |reason: String| unreadable(place, header.base_offset, &reason);
             batch.verify_crc().map_err(|error| damaged(error.to_string()))?;
             if !header.attributes.is_control() {
-                let bytes = self.record_bytes(&batch).map_err(damaged)?;
+                let bytes = self.records.bytes_of(&batch).map_err(damaged)?;
                 for record in Records::new(header, &bytes) {
                     let record = record.map_err(|error| damaged(error.to_string()))?;
                     // A batch is sent whole even where reading starts in its middle (FE-4).
@@ -53,19 +49,6 @@ impl BatchReader {
             position = position.max(end_of(header));
         }
         Ok(position)
-    }
-
-    fn record_bytes<'a>(
-        &mut self,
-        batch: &BatchView<'a>,
-    ) -> Result<std::borrow::Cow<'a, [u8]>, String> {
-        let codec = batch.header().attributes.codec().map_err(|error| error.to_string())?;
-        if codec == Codec::None {
-            return Ok(batch.record_bytes().into());
-        }
-        decompress(codec, batch.record_bytes(), DECOMPRESSED_BYTES_MAX, &mut self.workspace)
-            .map(Into::into)
-            .map_err(|error| error.to_string())
     }
 }
 
@@ -115,8 +98,8 @@ mod tests {
     use super::*;
     use bytes::Bytes;
     use record::{
-        BatchBuilder, LeaderEpoch, Marker, MarkerKind, NewRecord, PartitionIndex, ProducerEpoch,
-        ProducerId, Timestamp,
+        BatchBuilder, Codec, LeaderEpoch, Marker, MarkerKind, NewRecord, PartitionIndex,
+        ProducerEpoch, ProducerId, Timestamp,
     };
 
     fn batch(codec: Codec, base_offset: i64, values: &[&str]) -> Vec<u8> {

@@ -1,0 +1,187 @@
+//! How batches, findings and totals are shown.
+//!
+//! Owns the columns and the names of JSON fields. One line an item, so that a gigabyte can be piped.
+
+use std::io::{self, Write};
+
+use record::{BatchHeader, Codec};
+use serde::Serialize;
+
+use crate::output::{Format, Show, write_json_line};
+
+/// Above the lines of [`BatchLine`].
+pub(super) const TABLE_HEADINGS: &str = "        BASE         LAST    POSITION      BYTES  RECORDS  CODEC   EPOCH      \
+PRODUCER  P.EPOCH    SEQUENCE   MAX TIMESTAMP  KIND";
+
+/// One thing that a log file holds.
+#[derive(Debug)]
+pub(super) enum Item<'a> {
+    /// A whole batch.
+    Batch(&'a BatchLine<'a>),
+    /// Zeros at the end.
+    ZeroTail(&'a ZeroTail<'a>),
+    /// Something wrong.
+    Finding(&'a Finding),
+}
+
+impl Item<'_> {
+    /// Writes it as one line.
+    pub(super) fn write(&self, sink: &mut dyn Write, format: Format) -> io::Result<()> {
+        match (format, self) {
+            (Format::Json, Self::Batch(batch)) => write_json_line(sink, batch),
+            (Format::Json, Self::ZeroTail(tail)) => write_json_line(sink, tail),
+            (Format::Json, Self::Finding(finding)) => write_json_line(sink, finding),
+            (Format::Table, Self::Batch(batch)) => batch.write(sink),
+            (Format::Table, Self::ZeroTail(tail)) => {
+                writeln!(sink, "zeros from byte {} on: {} bytes", tail.position, tail.bytes)
+            }
+            (Format::Table, Self::Finding(finding)) => finding.write(sink),
+        }
+    }
+}
+
+/// A batch and where it lies.
+#[derive(Debug, Serialize)]
+pub(super) struct BatchLine<'a> {
+    file: &'a str,
+    position: u64,
+    bytes: usize,
+    base_offset: i64,
+    last_offset: i64,
+    records: i32,
+    codec: &'static str,
+    leader_epoch: i32,
+    producer_id: i64,
+    producer_epoch: i16,
+    base_sequence: i32,
+    max_timestamp: i64,
+    transactional: bool,
+    control: bool,
+    crc: u32,
+}
+
+impl<'a> BatchLine<'a> {
+    /// The line of a batch.
+    pub(super) fn new(file: &'a str, position: u64, header: &BatchHeader) -> Self {
+        Self {
+            file,
+            position,
+            bytes: header.total_bytes(),
+            base_offset: header.base_offset.0,
+            last_offset: header.last_offset().0,
+            records: header.records_count,
+            codec: header.attributes.codec().map_or("unknown", Codec::name),
+            leader_epoch: header.partition_leader_epoch.0,
+            producer_id: header.producer_id.0,
+            producer_epoch: header.producer_epoch.0,
+            base_sequence: header.base_sequence,
+            max_timestamp: header.max_timestamp.0,
+            transactional: header.attributes.is_transactional(),
+            control: header.attributes.is_control(),
+            crc: header.crc,
+        }
+    }
+
+    fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
+        let absent = |number: i64| if number < 0 { "-".to_owned() } else { number.to_string() };
+        let kind = match (self.control, self.transactional) {
+            (true, _) => "control",
+            (false, true) => "transactional",
+            (false, false) => "data",
+        };
+        writeln!(
+            sink,
+            "{:>12} {:>12} {:>11} {:>10} {:>8}  {:<6} {:>6} {:>13} {:>8} {:>11} {:>15}  {kind}",
+            self.base_offset,
+            self.last_offset,
+            self.position,
+            self.bytes,
+            self.records,
+            self.codec,
+            absent(self.leader_epoch.into()),
+            absent(self.producer_id),
+            absent(self.producer_epoch.into()),
+            absent(self.base_sequence.into()),
+            self.max_timestamp,
+        )
+    }
+}
+
+/// Room at the end of a segment that holds nothing.
+#[derive(Debug, Serialize)]
+pub(super) struct ZeroTail<'a> {
+    /// File.
+    pub(super) file: &'a str,
+    /// Where it starts.
+    #[serde(rename = "zeros_from")]
+    pub(super) position: u64,
+    /// How far it goes.
+    pub(super) bytes: u64,
+}
+
+/// Something wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Finding {
+    /// File.
+    pub(super) file: String,
+    /// Where in it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) position: Option<u64>,
+    /// What is wrong.
+    pub(super) problem: String,
+    /// What it means for those who read the log.
+    pub(super) consequence: String,
+}
+
+impl Finding {
+    fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
+        let Self { file, position, problem, consequence } = self;
+        match position {
+            Some(position) => writeln!(sink, "{file}: byte {position}: {problem}; {consequence}"),
+            None => writeln!(sink, "{file}: {problem}; {consequence}"),
+        }
+    }
+}
+
+/// What was read altogether.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Totals {
+    /// Segments.
+    pub(super) segments: u64,
+    /// Bytes of them.
+    pub(super) bytes: u64,
+    /// Whole batches.
+    pub(super) batches: u64,
+    /// Records, as the headers of those count them.
+    pub(super) records: u64,
+    /// Entries of indexes.
+    pub(super) index_entries: u64,
+    /// Snapshots of producers.
+    pub(super) snapshots: u64,
+    /// Findings.
+    pub(super) problems: u64,
+}
+
+impl Totals {
+    /// Adds up.
+    pub(super) fn add(&mut self, other: Self) {
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+        self.batches += other.batches;
+        self.records += other.records;
+        self.index_entries += other.index_entries;
+        self.snapshots += other.snapshots;
+        self.problems += other.problems;
+    }
+}
+
+impl Show for Totals {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        let Self { segments, bytes, batches, records, index_entries, snapshots, problems } = self;
+        writeln!(
+            sink,
+            "segments={segments} bytes={bytes} batches={batches} records={records} \
+             index_entries={index_entries} snapshots={snapshots} problems={problems}"
+        )
+    }
+}
