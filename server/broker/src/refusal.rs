@@ -96,8 +96,8 @@ pub enum ProduceRefusal {
         /// The records at fault.
         records: Vec<RefusedRecord>,
     },
-    /// zstd from a client whose version cannot carry it.
-    #[error("zstd needs Produce version 7 or higher")]
+    /// A codec that does not exist, or zstd from a client whose version cannot carry it.
+    #[error("the compression type is unknown, or needs Produce version 7 or higher (zstd)")]
     UnsupportedCompression,
     /// The producer is out of line.
     #[error(transparent)]

@@ -196,13 +196,13 @@ impl From<BatchRefusal> for ProduceRefusal {
             BatchRefusal::TimestampType => {
                 Self::InvalidTimestamp { detail: refusal.to_string(), records: Vec::new() }
             }
+            BatchRefusal::Codec(_) => Self::UnsupportedCompression,
             BatchRefusal::Records { faults } => of_faults(&faults),
             BatchRefusal::Batch(_)
             | BatchRefusal::BaseOffset { .. }
             | BatchRefusal::Count { .. }
             | BatchRefusal::Control
             | BatchRefusal::Sequence { .. }
-            | BatchRefusal::Codec(_)
             | BatchRefusal::Data(_)
             | BatchRefusal::Record { .. } => invalid(&refusal),
         }
