@@ -1,11 +1,12 @@
 """One broker process: start it, wait until it is ready, stop or kill it by pid, look at it.
 
 Two kinds, behind one class, so that every check can be tried on the reference first:
-`corelog` (our binary) and `kafka` (Apache Kafka from kafka/kafka.sh). The first start takes an
-ephemeral port, every later start of the same `Broker` the same port: clients must find it again.
+`corelog` (our binary) and `kafka` (Apache Kafka from kafka/kafka.sh). The first start takes a free
+port, every later start of the same `Broker` the same one: clients must find it again.
 """
 
 import atexit
+import random
 import re
 import signal
 import socket
@@ -90,7 +91,7 @@ class Broker:
     def start(self) -> float:
         """Starts the process and returns the seconds from exec to ready."""
         assert self.process is None, "the broker already runs"
-        if self.port == 0 and not self.launch.is_corelog:
+        if self.port == 0:
             self.port = free_port()
         self._ready = threading.Event()
         self.output = []
@@ -196,15 +197,20 @@ def end_children_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
+# Below the range from which the kernel gives ports to outgoing connections: while a broker is down, a
+# client that dials a port of that range again and again may be given it, and be connected to itself.
+PORTS = range(15_000, 32_000)
+
+
 def free_port() -> int:
     """A port that is free now, and whose successor is free too (Kafka's controller takes it)."""
     for _ in range(100):
+        port = random.choice(PORTS)
         with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port = first.getsockname()[1]
             try:
+                first.bind(("127.0.0.1", port))
                 second.bind(("127.0.0.1", port + 1))
-            except (OSError, OverflowError):
+            except OSError:
                 continue
             return port
     raise BrokerError("no two free ports in a row")
