@@ -65,6 +65,16 @@ def with_attributes(attributes: int) -> bytes:
     return batch(0)[:17] + struct.pack(">I", raw.crc32c(tail)) + tail
 
 
+def zstd_batch() -> bytes:
+    """A batch in a zstd frame of one raw block."""
+    records = batch(0)[raw.BATCH_HEADER_BYTES :]
+    block = struct.pack("<I", len(records) << 3 | 1)[:3] + records
+    frame = bytes.fromhex("28b52ffd20") + bytes([len(records)]) + block
+    tail = struct.pack(">h", 4) + batch(0)[23 : raw.BATCH_HEADER_BYTES] + frame
+    head = batch(0)[:8] + int32(9 + len(tail)) + batch(0)[12:17]
+    return head + struct.pack(">I", raw.crc32c(tail)) + tail
+
+
 def produce_asks() -> dict[str, Ask]:
     """Every way to be refused, and to be taken, at versions without message texts."""
 
@@ -84,7 +94,9 @@ def produce_asks() -> dict[str, Ask]:
         "produce-bad-crc": ask(flipped),
         "produce-two-batches": ask(batch(0) + batch(3)),
         "produce-control-batch": ask(with_attributes(0x20)),
-        "produce-zstd-before-v7": ask(with_attributes(0x04), v=6),
+        "produce-zstd-before-v7": ask(zstd_batch(), v=6),
+        "produce-zstd": ask(zstd_batch()),
+        "produce-no-zstd-inside": ask(with_attributes(0x04)),
         "produce-unknown-codec": ask(with_attributes(0x05)),
         "produce-too-large": ask(raw.batch([(None, bytes(1_100_000))], STAMP_MS)),
         "produce-future-offset": ask(struct.pack(">q", 77) + batch(6)[8:]),
@@ -310,8 +322,9 @@ def main() -> int:
 
 # Where we answer otherwise on purpose, or where nobody looks.
 DEVIATIONS = {
-    "produce-control-batch": "log_start_offset beside a refusal: -1, Kafka says 0; no client reads it",
-    "produce-future-offset": "log_start_offset beside a refusal: -1, Kafka says 0; no client reads it",
+    "produce-control-batch": "log_start_offset beside a refusal: -1, Kafka says 0; nobody reads it",
+    "produce-future-offset": "log_start_offset beside a refusal: -1, Kafka says 0; nobody reads it",
+    "produce-no-zstd-inside": "INVALID_RECORD; Kafka's own slip is UNKNOWN_SERVER_ERROR",
     "produce-unknown-codec": "INVALID_RECORD; Kafka's own slip is UNKNOWN_SERVER_ERROR",
     "fetch-unknown-partition": "aborted transactions beside an error: null, Kafka says empty",
     "fetch-unknown-topic": "aborted transactions beside an error: null, Kafka says empty",

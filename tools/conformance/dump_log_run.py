@@ -16,7 +16,6 @@ import base64
 import os
 import random
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,14 +29,15 @@ from harness.kafka_tools import run, run_any
 from harness.paths import target_binary
 from harness.raw import Connection, FetchFrom
 from harness.report import Report, Skipped, expect, expect_equal
+from harness.scratch import scratch_directory
 
 PARTITIONS = 2
 SEGMENT_BYTES = 1 << 20  # The smallest that Kafka allows since 4.0.
 SEGMENTS_MIN = 3
 LARGE_RECORDS = 4
 LARGE_BYTES = 10_000_000
-# Below this a partition of the mix does not fill SEGMENTS_MIN segments.
-RECORDS_MIN = 1_000_000
+# The issue's number. Fewer records get larger values, so that SEGMENTS_MIN segments are filled too.
+RECORDS_FULL = 1_000_000
 # The exit code of `corelog log verify` that says "damage", and not "no such directory".
 VERIFY_DAMAGED = 5
 INDEX_KINDS = ("*.index", "*.timeindex")
@@ -48,7 +48,7 @@ class World:
     """The broker, what was acknowledged per (topic, partition), and the randomness."""
 
     broker: Broker
-    segments_min: int
+    value_scale: int
     counts: dict[tuple[str, int], int] = field(default_factory=dict)
     rng: random.Random = field(default_factory=lambda: random.Random(5))
 
@@ -100,8 +100,9 @@ def produce_mix(world: World, records: int) -> None:
         )
         delivery = Counted()
         for n in range(share):
-            start = world.rng.randrange(len(pool) - 200)
-            value = None if n % 53 == 0 else pool[start : start + 60 + n % 100]
+            value_bytes = (60 + n % 100) * world.value_scale
+            start = world.rng.randrange(len(pool) - value_bytes)
+            value = None if n % 53 == 0 else pool[start : start + value_bytes]
             key = b"key-%d" % (n % 997) if n % 3 else None
             optional: dict[str, Any] = (
                 {"headers": [("n", b"%d" % n), ("null", None)]} if n % 10 == 0 else {}
@@ -152,8 +153,8 @@ def fill(world: World, records: int) -> str:
     produce_large(world)
     for topic, partition in world.counts:
         segments = len(list(world.directory(topic, partition).glob("*.log")))
-        enough = segments >= world.segments_min
-        expect(enough, f"{topic}-{partition} has {segments} segments, {world.segments_min} wanted")
+        enough = segments >= SEGMENTS_MIN
+        expect(enough, f"{topic}-{partition} has {segments} segments, {SEGMENTS_MIN} wanted")
     return f"{world.record_count} records, {len(world.counts)} partitions"
 
 
@@ -336,14 +337,14 @@ def main() -> int:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
-    parser.add_argument("--records", type=int, default=RECORDS_MIN)
+    parser.add_argument("--records", type=int, default=RECORDS_FULL)
     parser.add_argument("--shards", type=int, default=2)
     options, report = parser.parse_args(), Report()
     kind = "kafka" if options.kafka else "corelog"
     launch = Launch(kind, options.corelog or target_binary("corelog"), options.shards)
-    with tempfile.TemporaryDirectory(prefix="dump-log-run-") as scratch:
-        broker = Broker(launch, Path(scratch) / "data")
-        world = World(broker, SEGMENTS_MIN if options.records >= RECORDS_MIN else 1)
+    with scratch_directory("dump-log-run-", report) as scratch:
+        broker = Broker(launch, scratch / "data")
+        world = World(broker, max(1, RECORDS_FULL // options.records))
         more = options.records // 20
         steps = {
             "start": lambda: f"ready after {1000 * broker.start():.0f} ms",

@@ -15,7 +15,6 @@ SIGKILL leaves the page cache alone: this says nothing about fsync, the simulato
 import argparse
 import struct
 import sys
-import tempfile
 import threading
 import time
 from array import array
@@ -27,6 +26,7 @@ from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.log_checker import NOT_ACKED, OFFSET_UNKNOWN, Verdict, check_partition, self_test
 from harness.paths import target_binary
 from harness.report import CheckFailed, Report, expect
+from harness.scratch import scratch_directory
 
 PARTITIONS = 4
 VALUE_BYTES = 100
@@ -169,8 +169,8 @@ def judge(acks: Acknowledgements, logs: list["array[int]"]) -> Verdict:
 
 def run(launch: Launch, options: argparse.Namespace, idempotent: bool) -> str:
     """One whole run; returns its line."""
-    with tempfile.TemporaryDirectory(prefix="kill-run-") as scratch:
-        broker = Broker(launch, Path(scratch) / "data")
+    with scratch_directory("kill-run-") as scratch:
+        broker = Broker(launch, scratch / "data")
         try:
             broker.start()
             topic = "idempotent" if idempotent else "plain"

@@ -197,8 +197,8 @@ def end_children_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
-# Below the range from which the kernel gives ports to outgoing connections: while a broker is down, a
-# client that dials a port of that range again and again may be given it, and be connected to itself.
+# Below the range from which the kernel gives ports to outgoing connections: while a broker is down,
+# a client that dials a port of that range may be given the same one, and be connected to itself.
 PORTS = range(15_000, 32_000)
 
 
