@@ -4,10 +4,17 @@
 
 use cluster::{CreateRefusal, DeleteRefusal};
 use partition::{EndReason, SequenceRefusal};
-use wire::ErrorCode;
+use wire::{ApiKey, ErrorCode};
 
 use crate::drivers::metadata_log::MetadataLogError;
+use crate::metrics::SeriesNames;
 use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+
+/// What `/metrics` calls the APIs and the errors it counts by.
+pub(crate) const SERIES_NAMES: SeriesNames = SeriesNames {
+    api: |key| ApiKey::from_key(key).map(|api| api.api().name),
+    error: |code| Some(ErrorCode::from_code(code).name()),
+};
 
 /// The code that a response carries for a refusal.
 pub(crate) trait ToErrorCode {

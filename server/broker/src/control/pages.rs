@@ -5,13 +5,13 @@
 use std::rc::Rc;
 
 use commitlog::Disk;
-use wire::{ApiKey, ErrorCode};
 
 use crate::admin::{Page, Pages, Status};
 use crate::calls::{Reply, Request};
 use crate::control::{Control, Readiness};
+use crate::error_code::SERIES_NAMES;
 use crate::mesh_call::Message;
-use crate::metrics::{self, NodeFacts, SeriesNames};
+use crate::metrics::{self, NodeFacts};
 use crate::platform::{Mesh, Platform};
 
 /// Prometheus's text format.
@@ -67,14 +67,10 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
             disk_free_bytes: platform.disk().free_bytes().await.unwrap_or(0),
             uptime: platform.monotonic().saturating_sub(self.0.started),
         };
-        let names = SeriesNames {
-            api: |key| ApiKey::from_key(key).map(|api| api.api().name),
-            error: |code| Some(ErrorCode::from_code(code).name()),
-        };
         Page {
             status: Status::Ok,
             content_type: CONTENT_TYPE,
-            body: metrics::render(&snapshots, &facts, names),
+            body: metrics::render(&snapshots, &facts, SERIES_NAMES),
         }
     }
 }

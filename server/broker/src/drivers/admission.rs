@@ -236,7 +236,6 @@ mod tests {
     use commitlog::{LocalTask, TaskClass};
     use futures_lite::future::block_on;
     use record::{BatchBuilder, NewRecord, Producer, ProducerEpoch, ProducerId};
-    use wire::ErrorCode;
 
     use crate::error_code::ToErrorCode;
 
@@ -303,9 +302,9 @@ mod tests {
 
     #[test]
     fn each_fault_has_the_code_that_clients_know() {
-        let check = |bytes: Vec<u8>, zstd, expected: ErrorCode| {
+        let check = |bytes: Vec<u8>, zstd, expected: &str| {
             let refusal = admitted(bytes, zstd).expect_err("refused");
-            assert_eq!(refusal.error_code(), expected, "{refusal}");
+            assert_eq!(refusal.error_code().name(), expected, "{refusal}");
         };
         let sound = batch(Codec::None, b"value", &[0]);
         let changed = |at: usize, byte: u8| {
@@ -314,21 +313,17 @@ mod tests {
             bytes
         };
         let yes = ZstdAllowed::Yes;
-        check(Vec::new(), yes, ErrorCode::InvalidRecord);
-        check(sound[..30].to_vec(), yes, ErrorCode::InvalidRecord);
-        check([sound.clone(), sound.clone()].concat(), yes, ErrorCode::InvalidRecord);
-        check(changed(7, 1), yes, ErrorCode::InvalidRecord);
-        check(changed(16, 1), yes, ErrorCode::InvalidRecord);
-        check(changed(70, 0xff), yes, ErrorCode::CorruptMessage);
-        check(batch(Codec::None, &[7; 100_000], &[0]), yes, ErrorCode::MessageTooLarge);
-        check(batch(Codec::None, &[7; 60_000], &[0]), yes, ErrorCode::RecordListTooLarge);
-        check(batch(Codec::Gzip, &[7; 300_000], &[0]), yes, ErrorCode::MessageTooLarge);
-        check(
-            batch(Codec::Zstd, b"value", &[0]),
-            ZstdAllowed::No,
-            ErrorCode::UnsupportedCompressionType,
-        );
-        check(batch(Codec::None, b"value", &[0, 1001]), yes, ErrorCode::InvalidTimestamp);
-        check(batch(Codec::None, b"value", &[-1001]), yes, ErrorCode::InvalidTimestamp);
+        check(Vec::new(), yes, "INVALID_RECORD");
+        check(sound[..30].to_vec(), yes, "INVALID_RECORD");
+        check([sound.clone(), sound.clone()].concat(), yes, "INVALID_RECORD");
+        check(changed(7, 1), yes, "INVALID_RECORD");
+        check(changed(16, 1), yes, "INVALID_RECORD");
+        check(changed(70, 0xff), yes, "CORRUPT_MESSAGE");
+        check(batch(Codec::None, &[7; 100_000], &[0]), yes, "MESSAGE_TOO_LARGE");
+        check(batch(Codec::None, &[7; 60_000], &[0]), yes, "RECORD_LIST_TOO_LARGE");
+        check(batch(Codec::Gzip, &[7; 300_000], &[0]), yes, "MESSAGE_TOO_LARGE");
+        check(batch(Codec::Zstd, b"value", &[0]), ZstdAllowed::No, "UNSUPPORTED_COMPRESSION_TYPE");
+        check(batch(Codec::None, b"value", &[0, 1001]), yes, "INVALID_TIMESTAMP");
+        check(batch(Codec::None, b"value", &[-1001]), yes, "INVALID_TIMESTAMP");
     }
 }

@@ -214,7 +214,7 @@ fn since_exec() -> Duration {
     let uptime_ms = || -> Option<u64> {
         let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
         let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-        Some(Duration::try_from_secs_f64(seconds).ok()?.as_millis() as u64)
+        u64::try_from(Duration::try_from_secs_f64(seconds).ok()?.as_millis()).ok()
     };
     let elapsed = uptime_ms()
         .zip(started_ticks())
