@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use clap::{Parser, Subcommand};
 use sim::log_world::WorldMutant;
-use sim::runner::{Range, Stop, run_many, run_one};
+use sim::runner::{Failure, Range, Stop, run_many, run_one};
 use sim::trace::Keep;
 
 /// The deterministic world of Corelog's log.
@@ -52,15 +52,15 @@ fn main() -> ExitCode {
 
 fn run(range: Range) -> ExitCode {
     let started = Instant::now();
-    let progress = |done: u64| {
+    let progress = |done: u64, failure: Option<&Failure>| {
+        if let Some(failure) = failure {
+            println!("{failure}");
+        }
         if done.is_multiple_of(1_000) {
             println!("{done} of {} seeds, {} s", range.seeds, started.elapsed().as_secs());
         }
     };
     let report = run_many(range, WorldMutant::default(), Stop::AtEnd, progress);
-    for failure in &report.failures {
-        println!("{failure}");
-    }
     println!("{report} ms={}", started.elapsed().as_millis());
     if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -58,5 +58,5 @@ fn name_of(rule: Rule) -> &'static str {
 /// The lowest seed of `range` that notices, as far as the threads looked.
 #[must_use]
 pub fn hunt(named: &Named, range: Range) -> Option<Failure> {
-    run_many(range, named.mutant, Stop::AtFailure, |_| {}).failures.into_iter().next()
+    run_many(range, named.mutant, Stop::AtFailure, |_, _| {}).failures.into_iter().next()
 }

@@ -53,7 +53,7 @@ impl fmt::Display for Report {
             formatter,
             "seeds={seeds} lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
              acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
-             indexes_spoiled={} failures={}",
+             indexes_spoiled={} small_files_spoiled={} failures={}",
             stats.lives,
             stats.disk.crashes,
             stats.clean_stops,
@@ -68,6 +68,7 @@ impl fmt::Display for Report {
             stats.bits_rotten,
             stats.damage_isolated,
             stats.indexes_spoiled,
+            stats.small_files_spoiled,
             failures.len(),
         )
     }
@@ -123,12 +124,12 @@ pub fn run_one(seed: u64, mutant: WorldMutant, keep: Keep) -> (Option<Outcome>, 
     }
 }
 
-/// Runs the seeds of `range`; `progress` is told now and then how many are done.
+/// Runs the seeds of `range`; `progress` is told after each how many are done, and how it failed if it did.
 pub fn run_many(
     range: Range,
     mutant: WorldMutant,
     stop: Stop,
-    progress: impl Fn(u64) + Sync,
+    progress: impl Fn(u64, Option<&Failure>) + Sync,
 ) -> Report {
     std::panic::set_hook(Box::new(remember));
     let report = Mutex::new(Report::default());
@@ -147,11 +148,11 @@ pub fn run_many(
             if let Some(outcome) = outcome {
                 report.stats.add(&outcome.stats);
             }
+            progress(report.seeds, failure.as_ref());
             report.failures.extend(failure);
             if has_failed && stop == Stop::AtFailure {
                 is_stopped.store(true, Ordering::Relaxed);
             }
-            progress(report.seeds);
         }
     };
     thread::scope(|scope| {

@@ -18,7 +18,7 @@ fn threads() -> usize {
 #[test]
 fn logs_keep_their_promises_for_every_seed() {
     let range = Range { from: 0, seeds: SEEDS, threads: threads() };
-    let report = run_many(range, WorldMutant::default(), Stop::AtEnd, |_| {});
+    let report = run_many(range, WorldMutant::default(), Stop::AtEnd, |_, _| {});
     let failures: String = report.failures.iter().map(|failure| format!("{failure}\n")).collect();
     assert!(report.failures.is_empty(), "{failures}{report}");
     // A world in which nothing happens would pass as well.
@@ -32,6 +32,7 @@ fn logs_keep_their_promises_for_every_seed() {
         ("rotten bits", stats.bits_rotten),
         ("damage reported", stats.damage_isolated),
         ("spoiled indexes", stats.indexes_spoiled),
+        ("spoiled small files", stats.small_files_spoiled),
         ("duplicates", stats.duplicates),
         ("look-ups", stats.lookups),
         ("clean stops", stats.clean_stops),

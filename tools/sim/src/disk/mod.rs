@@ -4,13 +4,12 @@
 //! therefore survive, by kind of file:
 //!
 //! ```text
-//!                         .log               .index .timeindex   checkpoints, small files   names
+//!                         .log               .index .timeindex   checkpoints, epochs, producers   names
 //! crash: unsynced writes  any subset lost,   the same            the same                   any subset of unsynced
 //!                         each torn at 512 B                                                creates, renames, removes
 //! crash: file length      as before, or up to any unsynced write's end; beyond the last sync zeros or garbage
-//! bit rot below the sync  yes                yes, whole file     one copy of two            no
-//! tampering while down    no                 deleted, zeroed,    no                         no
-//!                                            random, cut
+//! bit rot below the sync  yes                yes                 yes, in worlds without rot in a .log     no
+//! tampering while down    no                 deleted, zeroed, random, cut, extended         no
 //! read error (EIO)        yes                yes                 yes                        -
 //! write, sync error       yes                yes                 yes                        create, rename, sync
 //! failed sync             covered sectors may never reach the device, whatever later syncs say; reads of the running process

@@ -63,6 +63,8 @@ pub struct WorldStats {
     pub bits_rotten: u64,
     /// Index files deleted, zeroed, cut, extended or filled with chance.
     pub indexes_spoiled: u64,
+    /// Epoch files, producer snapshots and checkpoint copies damaged in the same ways.
+    pub small_files_spoiled: u64,
     /// Retries answered with the original offsets.
     pub duplicates: u64,
     /// Damaged batches that a read reported, exactly.
@@ -93,6 +95,7 @@ impl WorldStats {
         self.acked_records_checked += other.acked_records_checked;
         self.bits_rotten += other.bits_rotten;
         self.indexes_spoiled += other.indexes_spoiled;
+        self.small_files_spoiled += other.small_files_spoiled;
         self.duplicates += other.duplicates;
         self.damage_isolated += other.damage_isolated;
         self.reads += other.reads;

@@ -1,4 +1,4 @@
-//! What happens to files behind the log's back: indexes spoiled while it is down, bits flipped below the checkpoint.
+//! What happens to files behind the log's back: derived files spoiled while it is down, bits flipped below the checkpoint.
 //!
 //! Owns the choice of the victim. A bit is flipped only in a batch that a finished checkpoint covers: above it a bad batch
 //! cannot be told from a torn one, and the design cuts there. The leader epoch of a batch (bytes 12 to 15) is left alone:
@@ -21,6 +21,12 @@ pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
     if world.chance(|prng| prng.happens(OneIn(3))) {
         spoil_indexes(world, disk);
     }
+    let has_rot = world.logs.iter().any(|log| log.model.borrow().has_rot());
+    // Rot below the checkpoint can be told from a torn tail only while that checkpoint, and the state that a damaged batch
+    // took with it, can still be read: a world has the one kind of damage or the other.
+    if !has_rot && world.chance(|prng| prng.happens(OneIn(4))) {
+        spoil_small_files(world, disk);
+    }
     if !world.chance(|prng| prng.happens(OneIn(4))) {
         return Ok(());
     }
@@ -38,29 +44,45 @@ fn spoil_indexes(world: &World, disk: &SimDisk) {
         if !is_index || !world.chance(|prng| prng.happens(OneIn(2))) {
             continue;
         }
-        world.is_untouched.set(false);
         world.count(|stats| stats.indexes_spoiled += 1);
-        let mut bytes = disk.peek(&path).unwrap_or_default();
-        let way = world.chance(|prng| prng.below(6));
-        match way {
-            0 => {
-                disk.erase(&path);
-                continue;
-            }
-            1 => bytes.fill(0),
-            2 => world.chance(|prng| prng.fill(&mut bytes)),
-            3 => bytes.truncate(world.chance(|prng| prng.index(bytes.len() + 1))),
-            4 => {
-                let mut more = vec![0; world.chance(|prng| prng.index(100))];
-                world.chance(|prng| prng.fill(&mut more));
-                bytes.extend_from_slice(&more);
-            }
-            // Plausible and wrong: the positions or times of two entries changed places.
-            _ if bytes.len() >= 24 => bytes.rotate_left(4),
-            _ => bytes.clear(),
-        }
-        disk.poke(&path, bytes);
+        spoil(world, disk, &path);
     }
+}
+
+/// Damages files that the log can do without: epochs (P09), producer snapshots, copies of the checkpoint.
+fn spoil_small_files(world: &World, disk: &SimDisk) {
+    let is_small = |path: &str| {
+        path.ends_with("leader-epoch-checkpoint")
+            || path.ends_with(".snapshot")
+            || path.starts_with("checkpoints/")
+    };
+    for (path, _) in disk.files() {
+        if is_small(&path) && world.chance(|prng| prng.happens(OneIn(3))) {
+            world.count(|stats| stats.small_files_spoiled += 1);
+            spoil(world, disk, &path);
+        }
+    }
+}
+
+/// Deletes, zeroes, cuts, extends or fills one file with chance.
+fn spoil(world: &World, disk: &SimDisk, path: &str) {
+    world.is_untouched.set(false);
+    let mut bytes = disk.peek(path).unwrap_or_default();
+    match world.chance(|prng| prng.below(6)) {
+        0 => return disk.erase(path),
+        1 => bytes.fill(0),
+        2 => world.chance(|prng| prng.fill(&mut bytes)),
+        3 => bytes.truncate(world.chance(|prng| prng.index(bytes.len() + 1))),
+        4 => {
+            let mut more = vec![0; world.chance(|prng| prng.index(100))];
+            world.chance(|prng| prng.fill(&mut more));
+            bytes.extend_from_slice(&more);
+        }
+        // Plausible and wrong: the positions or times of two entries changed places.
+        _ if bytes.len() >= 24 => bytes.rotate_left(4),
+        _ => bytes.clear(),
+    }
+    disk.poke(path, bytes);
 }
 
 /// Flips one bit of a batch that a checkpoint covers, late ones first; does nothing where there is none.
