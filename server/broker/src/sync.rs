@@ -159,6 +159,16 @@ impl<T> Queue<T> {
     }
 }
 
+/// Runs `futures` side by side in this task until all have ended. Keep them few: each wakes the whole task.
+pub async fn join(futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
+    let mut pending = futures;
+    std::future::poll_fn(|context| {
+        pending.retain_mut(|future| future.as_mut().poll(context).is_pending());
+        if pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+    })
+    .await;
+}
+
 /// A flag that is raised once and stays up: "this core is stopping".
 #[derive(Debug, Clone, Default)]
 pub struct Flag(Rc<FlagState>);
@@ -211,6 +221,23 @@ mod tests {
         let (sender, receiver) = once::<u8>();
         drop(sender);
         assert_eq!(block_on(receiver), None);
+    }
+
+    #[test]
+    fn joined_futures_run_side_by_side_and_end_together() {
+        let (first, first_sent) = once::<u8>();
+        let (second, second_sent) = once::<u8>();
+        // Each ends only after the other has started.
+        let one: Pin<Box<dyn Future<Output = ()>>> = Box::pin(async move {
+            second.send(1);
+            assert_eq!(first_sent.await, Some(2));
+        });
+        let other = Box::pin(async move {
+            first.send(2);
+            assert_eq!(second_sent.await, Some(1));
+        });
+        block_on(join(vec![one, other]));
+        block_on(join(Vec::new()));
     }
 
     #[test]

@@ -4,6 +4,8 @@
 //! serves the rest. Nothing is deleted because metadata is missing: only a topic that an image has dropped is.
 
 use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use cluster::{Topic, TopicSettings};
 use commitlog::mutant::Mutant as StoreMutant;
 use commitlog::{LogIdentity, LogOptions, Store, StoreOptions};
 use partition::{EndReason, Mutant, Producers, ProducersOptions};
-use record::{PartitionIndex, TopicId, TopicPartition};
+use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
 
 use crate::calls::ImageChange;
@@ -25,10 +27,21 @@ use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
 use crate::shard::listening::Listening;
 use crate::shard::producer_ids::ProducerIds;
-use crate::sync::Flag;
+use crate::sync::{Flag, join};
 
 /// Read buffers that one core keeps for its connections' next large frames.
 const READ_BUFFER_BYTES: usize = 16 << 20;
+
+/// Logs that are opened side by side.
+const OPENS_MAX: usize = 16;
+
+/// A log to be opened on this core.
+struct Wanted {
+    topic: Arc<Topic>,
+    index: PartitionIndex,
+    settings: TopicSettings,
+    epoch: LeaderEpoch,
+}
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Opens the logs of every partition that lives on this core. Errors: the core cannot serve at all.
@@ -68,9 +81,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             listening,
             bad_input: RefCell::default(),
         });
-        for topic in image.topics() {
-            shard.open_topic(topic).await;
-        }
+        let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));
+        let wanted: Vec<Wanted> = wanted.collect();
+        shard.open_all(wanted).await;
         shard.write_checkpoint().await;
         Ok(shard)
     }
@@ -101,37 +114,62 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Takes a new image.
     pub(super) async fn apply(&self, change: &ImageChange) {
         *self.image.borrow_mut() = Arc::clone(&change.image);
+        let mut wanted = Vec::new();
         for topic_id in change.topics.iter() {
             match change.image.topic_by_id(*topic_id) {
-                Some(topic) => self.open_topic(topic).await,
+                Some(topic) => wanted.extend(self.wanted_of(topic)),
                 None => self.delete_topic(*topic_id).await,
             }
         }
+        self.open_all(wanted).await;
     }
 
-    /// Opens what is new of a topic on this core, and tells what is there already of new settings.
-    async fn open_topic(&self, topic: &Topic) {
+    /// What is to be opened of a topic on this core; what is open already is told of new settings.
+    fn wanted_of(&self, topic: &Arc<Topic>) -> Vec<Wanted> {
         let settings = self.settings_of(topic);
+        let mut wanted = Vec::new();
         for (index, found) in topic.indexed() {
             if found.shard(self.state.shard_count) != self.index() {
                 continue;
             }
             let partition = TopicPartition { topic_id: topic.id, partition: index };
-            let known = self.partitions.borrow().get(&partition).cloned();
-            if let Some(driver) = known {
-                driver.log().set_options(log_options(&settings));
-                driver.set_rules(BatchRules::of(&settings));
-                continue;
+            match self.partitions.borrow().get(&partition) {
+                Some(driver) => {
+                    driver.log().set_options(log_options(&settings));
+                    driver.set_rules(BatchRules::of(&settings));
+                }
+                None => wanted.push(Wanted {
+                    topic: Arc::clone(topic),
+                    index,
+                    settings,
+                    epoch: found.leader_epoch,
+                }),
             }
-            let opened = self.open_partition(topic, index, &settings, found.leader_epoch).await;
-            match opened {
-                Ok(driver) => {
-                    self.partitions.borrow_mut().insert(partition, driver);
-                }
-                Err(detail) => {
-                    tracing::error!(topic = %topic.name, partition = index.0, "offline: {detail}");
-                    self.offline.borrow_mut().insert(partition, detail);
-                }
+        }
+        wanted
+    }
+
+    /// Opens logs, several at a time: each waits for the disk far more than for the core.
+    async fn open_all(&self, wanted: Vec<Wanted>) {
+        for some in wanted.chunks(OPENS_MAX) {
+            let opening = some.iter().map(|wanted| {
+                let open: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.open_one(wanted));
+                open
+            });
+            join(opening.collect()).await;
+        }
+    }
+
+    async fn open_one(&self, wanted: &Wanted) {
+        let Wanted { topic, index, .. } = wanted;
+        let partition = TopicPartition { topic_id: topic.id, partition: *index };
+        match self.open_partition(wanted).await {
+            Ok(driver) => {
+                self.partitions.borrow_mut().insert(partition, driver);
+            }
+            Err(detail) => {
+                tracing::error!(topic = %topic.name, partition = index.0, "offline: {detail}");
+                self.offline.borrow_mut().insert(partition, detail);
             }
         }
     }
@@ -141,20 +179,15 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         image.topic_settings(state.node_id, topic, &state.broker_configs)
     }
 
-    async fn open_partition(
-        &self,
-        topic: &Topic,
-        index: PartitionIndex,
-        settings: &TopicSettings,
-        epoch: record::LeaderEpoch,
-    ) -> Result<Rc<PartitionDriver<P>>, String> {
+    async fn open_partition(&self, wanted: &Wanted) -> Result<Rc<PartitionDriver<P>>, String> {
+        let Wanted { topic, index, settings, epoch } = wanted;
         let producers = Rc::new(RefCell::new(Producers::new(ProducersOptions {
             producers_max: self.state.config.producer_count_max,
             expiration_ms: self.state.config.producer_id_expiration_ms,
             mutant: Mutant::None,
         })));
         let identity =
-            LogIdentity { topic: Rc::from(&*topic.name), topic_id: topic.id, partition: index };
+            LogIdentity { topic: Rc::from(&*topic.name), topic_id: topic.id, partition: *index };
         let fold = Rc::clone(&producers);
         let (log, report) = self
             .store
@@ -165,11 +198,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         report_recovery(&name, &report);
         Ok(PartitionDriver::lead(PartitionParts {
             platform: self.platform.clone(),
-            partition: TopicPartition { topic_id: topic.id, partition: index },
+            partition: TopicPartition { topic_id: topic.id, partition: *index },
             name,
             log,
             producers,
-            epoch,
+            epoch: *epoch,
             rules: BatchRules::of(settings),
             workspaces: self.workspaces.clone(),
         }))
