@@ -1,0 +1,262 @@
+//! Connections: versions, bytes that are no request, and clients that do not behave (P59, P70, P72, P73).
+
+use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::metadata::{MetadataRequest, MetadataResponse};
+use wire::{Call, ErrorCode, encode_request};
+
+use crate::support::{Client, Node, Topic, fetch_of, fetched, plain};
+
+/// A frame of this key and version with a body of these bytes.
+fn frame(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
+    let client_id: &[u8] = &[0, 1, b'c'];
+    let rest = [
+        &key.to_be_bytes(),
+        &version.to_be_bytes(),
+        7_i32.to_be_bytes().as_slice(),
+        client_id,
+        body,
+    ]
+    .concat();
+    [&(rest.len() as u32).to_be_bytes(), rest.as_slice()].concat()
+}
+
+fn bytes_of(request: &MetadataRequest<'_>, correlation_id: i32) -> Vec<u8> {
+    let call = Call { version: 9, correlation_id, client_id: None };
+    encode_request(call, request).unwrap().into_bytes().unwrap().to_vec()
+}
+
+#[test]
+fn every_version_of_api_versions_lists_the_same() {
+    let mut client = Node::shared().connect();
+    let request = ApiVersionsRequest {
+        client_software_name: "tests".into(),
+        client_software_version: "1.0".into(),
+        ..Default::default()
+    };
+    for version in 0..=5 {
+        let frame = client.call(version, &request);
+        let answer: ApiVersionsResponse<'_> = frame.read();
+        assert_eq!(answer.error_code, ErrorCode::None, "v{version}");
+        let range = |key| {
+            let row = answer.api_keys.iter().find(|row| row.api_key == key);
+            row.map(|row| (row.min_version, row.max_version))
+        };
+        // Produce from 0, though 0 to 2 are refused: older librdkafka would not compress otherwise (P59).
+        let rows = [
+            (0, (0, 13)),
+            (1, (4, 18)),
+            (2, (1, 11)),
+            (3, (0, 13)),
+            (18, (0, 5)),
+            (19, (2, 7)),
+            (20, (1, 6)),
+            (22, (0, 5)),
+            (32, (1, 4)),
+            (60, (0, 2)),
+        ];
+        for (key, expected) in rows {
+            assert_eq!(range(key), Some(expected), "key {key}");
+        }
+        assert_eq!(range(68), None, "what is not built is not advertised");
+    }
+}
+
+#[test]
+fn an_unknown_version_of_api_versions_is_answered_in_version_0_and_the_connection_goes_on() {
+    let mut client = Node::shared().connect();
+    for version in [6, 99, i16::MAX, -1] {
+        client.send_bytes(&frame(18, version, &[1, 2, 3, 4]));
+        let answer = client.receive(0).unwrap();
+        assert_eq!(answer.correlation_id(), 7);
+        let body: ApiVersionsResponse<'_> = answer.read();
+        assert_eq!(body.error_code, ErrorCode::UnsupportedVersion, "v{version}");
+        let rows: Vec<_> = body
+            .api_keys
+            .iter()
+            .map(|row| (row.api_key, row.min_version, row.max_version))
+            .collect();
+        assert_eq!(rows, [(18, 0, 5)]);
+    }
+    client.expect_alive();
+}
+
+#[test]
+fn a_client_whose_name_no_log_could_show_is_refused() {
+    let mut client = Node::shared().connect();
+    for (name, version) in [("", "1"), ("a b", "1"), ("a", ""), ("a", "1\n2")] {
+        let request = ApiVersionsRequest {
+            client_software_name: name.into(),
+            client_software_version: version.into(),
+            ..Default::default()
+        };
+        let frame = client.call(3, &request);
+        let answer: ApiVersionsResponse<'_> = frame.read();
+        assert_eq!(answer.error_code, ErrorCode::InvalidRequest, "{name:?} {version:?}");
+    }
+    client.expect_alive();
+}
+
+#[test]
+fn what_is_not_served_closes_its_connection_and_no_other() {
+    let mut witness = Node::shared().connect();
+    for (key, version) in [
+        // Produce before version 3 is advertised and refused.
+        (0, 0),
+        (0, 2),
+        (0, 14),
+        (1, 3),
+        (1, 19),
+        (3, -1),
+        (3, 14),
+        (4, 0),
+        (17, 0),
+        (58, 0),
+        (999, 0),
+        (-1, 0),
+        (i16::MIN, 0),
+    ] {
+        let mut client = Node::shared().connect();
+        client.send_bytes(&frame(key, version, &[0; 40]));
+        client.expect_closed();
+        witness.expect_alive();
+    }
+}
+
+#[test]
+fn a_body_that_is_not_what_its_header_says_closes_its_connection_and_no_other() {
+    let mut witness = Node::shared().connect();
+    let before = Node::shared().metric("corelog_resident_bytes");
+    let huge = i32::MAX.to_be_bytes();
+    for (key, version, body) in [
+        // Arrays, strings and records that claim 2^31 - 1 entries or bytes.
+        (3, 1, huge.to_vec()),
+        (3, 9, [0, 0xff, 0xff, 0xff, 0xff, 0x0f].to_vec()),
+        (3, 1, [[0, 0, 0, 1].as_slice(), &[0x7f, 0xff]].concat()),
+        (0, 8, [[0xff; 2].as_slice(), &[0; 6], &huge].concat()),
+        (1, 4, [[0xff; 4].as_slice(), &[0; 12], &[0], &huge].concat()),
+        (2, 1, [[0xff; 4].as_slice(), &huge].concat()),
+        (19, 2, huge.to_vec()),
+        (20, 1, huge.to_vec()),
+        (32, 1, huge.to_vec()),
+        // Too short.
+        (3, 1, vec![0]),
+        (0, 8, Vec::new()),
+        (22, 0, vec![0xff]),
+    ] {
+        let mut client = Node::shared().connect();
+        client.send_bytes(&frame(key, version, &body));
+        client.expect_closed();
+        witness.expect_alive();
+    }
+    let grown = Node::shared().metric("corelog_resident_bytes").saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for twelve small frames");
+}
+
+#[test]
+fn sizes_that_no_frame_has_and_other_protocols_close_the_connection() {
+    for bytes in [
+        &[0xff, 0xff, 0xff, 0xff][..],
+        &[0x80, 0, 0, 0],
+        &[0x7f, 0xff, 0xff, 0xff],
+        &[0x06, 0x40, 0, 1],
+        // A TLS handshake, and HTTP.
+        &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03, 0x03],
+        b"GET / HTTP/1.1\r\nHost: corelog\r\n\r\n",
+        // Too short to be a request.
+        &[0, 0, 0, 0, 0, 0, 0, 0],
+        &[0, 0, 0, 3, 0, 3, 0],
+    ] {
+        let mut client = Node::shared().connect();
+        client.send_bytes(bytes);
+        client.expect_closed();
+    }
+    Node::shared().connect().expect_alive();
+}
+
+#[test]
+fn a_large_request_that_nobody_serves_is_not_read_to_its_end() {
+    let size = (99_u32 << 20).to_be_bytes();
+    let mut client = Node::shared().connect();
+    client.send_bytes(&[size.as_slice(), &frame(999, 0, &[])[4..]].concat());
+    client.expect_closed();
+}
+
+#[test]
+fn frames_that_are_announced_and_not_sent_take_no_memory() {
+    let before = Node::shared().metric("corelog_resident_bytes");
+    let size = (99_u32 << 20).to_be_bytes();
+    let start = [size.as_slice(), &frame(0, 9, &[0; 100])[4..]].concat();
+    let mut clients: Vec<Client> = (0..100).map(|_| Node::shared().connect()).collect();
+    for client in &mut clients {
+        client.send_bytes(&start);
+    }
+    // The node has read what was sent by the time it answers one who came later.
+    for _ in 0..3 {
+        Node::shared().connect().expect_alive();
+    }
+    let grown = Node::shared().metric("corelog_resident_bytes").saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for 100 connections that sent 120 bytes each");
+}
+
+#[test]
+fn requests_may_arrive_in_any_pieces() {
+    let mut client = Node::shared().connect();
+    let one = bytes_of(&MetadataRequest::default(), 1);
+    for byte in &one {
+        client.send_bytes(&[*byte]);
+    }
+    assert_eq!(client.receive(9).unwrap().correlation_id(), 1);
+    let many: Vec<u8> = (2..40).flat_map(|id| bytes_of(&MetadataRequest::default(), id)).collect();
+    client.send_bytes(&many[..many.len() - 5]);
+    client.send_bytes(&many[many.len() - 5..]);
+    for id in 2..40 {
+        assert_eq!(client.receive(9).unwrap().correlation_id(), id);
+    }
+}
+
+#[test]
+fn a_client_that_has_said_its_last_word_still_gets_its_answers() {
+    let mut client = Node::shared().connect();
+    for id in 1..=30 {
+        client.send_bytes(&bytes_of(&MetadataRequest::default(), id));
+    }
+    client.end_sending();
+    for id in 1..=30 {
+        assert_eq!(client.receive(9).unwrap().correlation_id(), id);
+    }
+    client.expect_closed();
+}
+
+#[test]
+fn a_client_that_sends_without_reading_is_not_read_any_further_and_harms_nobody() {
+    let mut witness = Node::shared().connect();
+    let topic = Topic::create(&mut witness, 1);
+    witness.append(&topic, 0, &plain(500_000));
+    let mut greedy = Node::shared().connect();
+    let fetch = fetch_of(&topic, &[(0, 0)]);
+    // 500 answers of 500 KB each are far more than the sockets between us hold.
+    for _ in 0..500 {
+        greedy.send(12, &fetch);
+    }
+    let before = Node::shared().metric("corelog_resident_bytes");
+    witness.expect_alive();
+    let grown = Node::shared().metric("corelog_resident_bytes").saturating_sub(before);
+    assert!(grown < 64 << 20, "{grown} bytes for answers that nobody reads");
+    for id in 1..=500 {
+        let answer = greedy.receive(12).unwrap();
+        assert_eq!(answer.correlation_id(), id);
+        assert_eq!(fetched(&answer).records.inline().len(), plain(500_000).len());
+    }
+}
+
+#[test]
+fn many_clients_come_and_go() {
+    for _ in 0..200 {
+        let mut client = Node::shared().connect();
+        client.send_bytes(&[0, 0, 0, 100, 0, 3]);
+    }
+    let mut client = Node::shared().connect();
+    let frame = client.call(9, &MetadataRequest::default());
+    let answer: MetadataResponse<'_> = frame.read();
+    assert_eq!(answer.brokers.len(), 1);
+}

@@ -1,0 +1,28 @@
+//! The broker on a real node: a process of its own on a directory of its own, and raw clients that speak to it.
+//!
+//! Owns what a client can observe of the broker, one behaviour a test, one subject a file. Nothing here looks inside the
+//! broker. Tests that only need topics of their own share a node; tests that stop one have theirs.
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_possible_truncation,
+    clippy::cast_possible_wrap,
+    reason = "a test that meets the unexpected should fail there; its numbers are small"
+)]
+
+mod configs;
+mod connections;
+mod cores;
+mod fetch;
+mod idempotence;
+mod life;
+mod list_offsets;
+mod metadata;
+mod produce;
+mod support;
+mod topics;
+
+/// The child process: a node, when this binary was started to be one.
+#[test]
+fn child() {
+    support::serve_if_child();
+}

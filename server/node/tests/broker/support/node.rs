@@ -1,0 +1,254 @@
+//! A node in a process of its own, started, stopped and killed.
+//!
+//! The process is this same test binary: it runs `node::run` as `corelog serve` does. A pipe ties its life to ours: when the
+//! tests end, however they end, its standard input ends and so does the node.
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU16;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use broker::config::{Config, Sources};
+use broker::{ControlOptions, Message, Platform, Ready};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
+
+use super::Client;
+
+const DATA_DIR: &str = "BROKER_TEST_DATA_DIR";
+const SHARDS: &str = "BROKER_TEST_SHARDS";
+const SETTINGS: &str = "BROKER_TEST_SETTINGS";
+const READY: &str = "READY ";
+
+/// A node, and the directory that outlives its process.
+pub(crate) struct Node {
+    directory: PathBuf,
+    shards: u16,
+    settings: Vec<String>,
+    process: Option<Process>,
+}
+
+struct Process {
+    child: Child,
+    /// Held: its end is the child's sign that we are gone.
+    _life: ChildStdin,
+    kafka: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Node {
+    /// The node of one core that tests share: each has topics of its own there.
+    pub(crate) fn shared() -> &'static Self {
+        static SHARED: OnceLock<Node> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(1, &[]))
+    }
+
+    /// The node of two cores that tests share. Each core is a broker of its own to clients, so that a test can choose by which
+    /// it comes.
+    pub(crate) fn shared_pair() -> &'static Self {
+        static SHARED: OnceLock<Node> = OnceLock::new();
+        SHARED.get_or_init(|| Self::start(2, &["advertise=core"]))
+    }
+
+    /// A fresh node of `shards` cores with these options.
+    pub(crate) fn start(shards: u16, settings: &[&str]) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("corelog-broker-{}-{count}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let settings = settings.iter().map(|setting| (*setting).to_owned()).collect();
+        let mut node = Self { directory, shards, settings, process: None };
+        node.start_again();
+        node
+    }
+
+    /// Starts the process on the directory as it is.
+    pub(crate) fn start_again(&mut self) {
+        assert!(self.process.is_none(), "the node is running");
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--nocapture"])
+            .env(DATA_DIR, &self.directory)
+            .env(SHARDS, self.shards.to_string())
+            .env(SETTINGS, self.settings.join("\n"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let life = child.stdin.take().unwrap();
+        let (kafka, admin) = wait_for_ready(child.stdout.take().unwrap());
+        self.process = Some(Process { child, _life: life, kafka, admin });
+    }
+
+    /// How many cores the next process has.
+    pub(crate) fn set_shards(&mut self, shards: u16) {
+        self.shards = shards;
+    }
+
+    /// Stops the node as an operator does and waits until it has ended well.
+    pub(crate) fn stop(&mut self) {
+        self.ask_to_stop();
+        self.wait_for_end();
+    }
+
+    /// Asks the node to stop.
+    pub(crate) fn ask_to_stop(&self) {
+        let id = self.process.as_ref().unwrap().child.id();
+        kill(Pid::from_raw(id.cast_signed()), Signal::SIGTERM).unwrap();
+    }
+
+    /// Waits until the node has ended, which it must have done well.
+    pub(crate) fn wait_for_end(&mut self) {
+        let mut process = self.process.take().unwrap();
+        let status = process.child.wait().unwrap();
+        assert_eq!(status.code(), Some(ExitReason::Done.number().into()));
+    }
+
+    /// Ends the process at once, as a crash does.
+    pub(crate) fn kill(&mut self) {
+        let mut process = self.process.take().unwrap();
+        process.child.kill().unwrap();
+        process.child.wait().unwrap();
+    }
+
+    /// The address of core 0, which is the node's.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.process.as_ref().unwrap().kafka
+    }
+
+    /// A client of the node.
+    pub(crate) fn connect(&self) -> Client {
+        Client::connect(self.address())
+    }
+
+    /// A client that is served by that core.
+    pub(crate) fn connect_to_core(&self, core: u16) -> Client {
+        let mut address = self.address();
+        address.set_port(address.port() + core);
+        Client::connect(address)
+    }
+
+    /// The sum of a metric over its series.
+    pub(crate) fn metric(&self, name: &str) -> u64 {
+        let text = super::client::http_get(self.process.as_ref().unwrap().admin, "/metrics");
+        let is_series = |rest: &str| rest.starts_with([' ', '{']);
+        let values = text.lines().filter_map(|line| {
+            let rest = line.strip_prefix(name).filter(|rest| is_series(rest))?;
+            rest.rsplit_once(' ')?.1.parse::<u64>().ok()
+        });
+        let values: Vec<u64> = values.collect();
+        assert!(!values.is_empty(), "no metric {name} in {text}");
+        values.into_iter().sum()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = process.child.kill();
+            let _ = process.child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn wait_for_ready(output: ChildStdout) -> (SocketAddr, SocketAddr) {
+    let mut said = String::new();
+    let mut output = BufReader::new(output);
+    loop {
+        let start = said.len();
+        let bytes = output.read_line(&mut said).unwrap();
+        assert_ne!(bytes, 0, "the node ended before it was ready:\n{said}");
+        let Some(at) = said[start..].find(READY) else { continue };
+        let mut addresses = said[start + at + READY.len()..].split_whitespace();
+        let mut next = || addresses.next().unwrap().parse().unwrap();
+        return (next(), next());
+    }
+}
+
+/// Runs a node if this process was started to be one, and never returns then.
+pub(crate) fn serve_if_child() {
+    let Some(data_dir) = std::env::var_os(DATA_DIR).map(PathBuf::from) else { return };
+    end_with_parent(data_dir.clone());
+    let shards: u16 = std::env::var(SHARDS).unwrap().parse().unwrap();
+    let (port, _reserved) = reserve_ports(shards);
+    let settings = std::env::var(SETTINGS).unwrap();
+    let config = config_of(&data_dir, port, &settings);
+    let options = NodeOptions {
+        shards: ShardCount::Fixed(NonZeroU16::new(shards).unwrap()),
+        io_memory_bytes: 1 << 20,
+        ..NodeOptions::new(&data_dir)
+    };
+    let data_core = |context: CoreContext<Message>| async move {
+        broker::run_data_core(context.platform, context.mesh).await;
+        ExitReason::Done
+    };
+    let control = move |context: CoreContext<Message>| control(context, config);
+    let ended = node::run(&options, data_core, control);
+    let reason = ended.unwrap_or_else(|error| {
+        eprintln!("error: {error}");
+        error.reason()
+    });
+    std::process::exit(reason.number().into());
+}
+
+/// Nobody stops a node that tests share: it ends when they do, and takes its directory with it.
+fn end_with_parent(data_dir: PathBuf) {
+    std::thread::spawn(move || {
+        let mut nothing = [0];
+        while !matches!(std::io::stdin().read(&mut nothing), Ok(0) | Err(_)) {}
+        let _ = std::fs::remove_dir_all(data_dir);
+        std::process::exit(1);
+    });
+}
+
+/// Ports in a row, one a core, that nobody else has. Cores share their ports by `SO_REUSEPORT`, so another node might share
+/// them too if they were only looked at.
+fn reserve_ports(count: u16) -> (u16, Vec<AddressReservation>) {
+    let reserve = |port| node::reserve(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    for _ in 0..100 {
+        let first = reserve(0).unwrap();
+        let port = first.address().port();
+        let rest = (1..count).map(|core| reserve(port.checked_add(core).unwrap_or(0)));
+        let Ok(rest) = rest.collect::<Result<Vec<_>, _>>() else { continue };
+        return (port, rest.into_iter().chain([first]).collect());
+    }
+    panic!("no {count} free ports in a row");
+}
+
+fn config_of(data_dir: &Path, port: u16, settings: &str) -> Config {
+    let own = [
+        format!("data.dir={}", data_dir.display()),
+        format!("listeners=127.0.0.1:{port}"),
+        "admin.listen=127.0.0.1:0".to_owned(),
+        "tail.cache.bytes=8388608".to_owned(),
+    ];
+    let given = settings.lines().map(str::to_owned);
+    let sources = Sources { sets: own.into_iter().chain(given).collect(), ..Sources::default() };
+    Config::load(&sources).unwrap()
+}
+
+async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
+    let options = ControlOptions {
+        config: config.into(),
+        shard_count: context.shard_count,
+        open_files_max: 256,
+        started: context.platform.monotonic(),
+    };
+    let ready = |ready: &Ready| println!("\n{READY}{} {}", ready.kafka, ready.admin.unwrap());
+    let stop = context.stop.requested();
+    match broker::run_control(context.platform, context.mesh, options, stop, ready).await {
+        Ok(()) => ExitReason::Done,
+        Err(refusal) => {
+            eprintln!("refused: {refusal}");
+            ExitReason::DataRefused
+        }
+    }
+}
+
+/// Longer than anything takes that works: a test that waits so long has failed.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
