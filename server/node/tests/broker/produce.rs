@@ -237,7 +237,7 @@ fn a_batch_that_lies_about_itself_is_refused() {
     }
     let attributes = |bits: i16| changed(&sound, 21, &bits.to_be_bytes());
     check(&mut client, &topic, 9, &attributes(1 << 5), ErrorCode::InvalidRecord);
-    check(&mut client, &topic, 9, &attributes(7), ErrorCode::InvalidRecord);
+    check(&mut client, &topic, 9, &attributes(7), ErrorCode::UnsupportedCompressionType);
     check(&mut client, &topic, 9, &attributes(1 << 3), ErrorCode::InvalidTimestamp);
     let no_sequence = changed(&sound, 43, &5_i64.to_be_bytes());
     check(&mut client, &topic, 9, &no_sequence, ErrorCode::InvalidRecord);
