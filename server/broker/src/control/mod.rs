@@ -62,16 +62,25 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
 
     /// Asks every data core the same and gives the replies in their order; a core that is gone has none.
     async fn ask_all(&self, request: impl Fn() -> Request) -> Vec<(ShardIndex, Option<Reply>)> {
-        let mut calls = Vec::with_capacity(usize::from(self.shard_count));
-        for shard in (0..self.shard_count).map(ShardIndex) {
-            calls.push((shard, self.caller.call(shard.into(), request()).await));
-        }
-        let mut replies = Vec::with_capacity(calls.len());
-        for (shard, call) in calls {
-            replies.push((shard, call.reply().await.ok()));
-        }
-        replies
+        ask_all(&self.caller, self.shard_count, request).await
     }
+}
+
+/// Asks every data core the same, all at once; `None` for one that is gone.
+async fn ask_all<P: Platform, M: Mesh<Message>>(
+    caller: &Caller<P, M>,
+    shard_count: u16,
+    request: impl Fn() -> Request,
+) -> Vec<(ShardIndex, Option<Reply>)> {
+    let mut calls = Vec::with_capacity(usize::from(shard_count));
+    for shard in (0..shard_count).map(ShardIndex) {
+        calls.push((shard, caller.call(shard.into(), request()).await));
+    }
+    let mut replies = Vec::with_capacity(calls.len());
+    for (shard, call) in calls {
+        replies.push((shard, call.reply().await.ok()));
+    }
+    replies
 }
 
 /// Calls of data cores that change metadata, in the order they came.

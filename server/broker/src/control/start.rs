@@ -33,7 +33,9 @@ use crate::admin;
 use crate::calls::{ListenAt, Reply, Request};
 use crate::config::Config;
 use crate::control::pages::AdminPages;
-use crate::control::{Changes, Control, Readiness, changes, receive, serve_changes};
+use crate::control::{
+    Changes, Control, Readiness, ask_all, changes, receive, serve_changes,
+};
 use crate::drivers::metadata_log::{MetadataLog, SoloMetadataLog};
 use crate::drivers::recovery::report_recovery;
 use crate::mesh_call::{Caller, Message};
@@ -107,8 +109,8 @@ impl Fold for NoProducers {
 }
 
 /// What was found in the data directory.
-struct Recovered<'a> {
-    directory: &'a DataDirectory,
+struct Recovered {
+    directory: DataDirectory,
     checkpoints: Arc<CheckpointMap>,
 }
 
@@ -125,27 +127,44 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let receiving = receive(caller.clone(), mesh, Rc::clone(&changes));
     platform.spawn(TaskClass::Foreground, Box::pin(receiving));
 
-    let data = |error: String| StartRefusal::Data(error);
-    let directory = open_directory(&platform, &options.config).await?;
-    let loaded = CheckpointMap::load(&platform.disk()).await;
-    let (checkpoints, damaged) = loaded.map_err(|error| data(error.to_string()))?;
-    for copy in damaged {
-        tracing::warn!("{}: {:?}; the other copy counts", copy.path, copy.damage);
-    }
-    let checkpoints = Arc::new(checkpoints);
-    let control = open_metadata(&platform, caller, &options, &directory, &checkpoints).await?;
-    let recovered = Recovered { directory: &directory, checkpoints };
+    let (control, recovered) = match recover(&platform, &caller, &options).await {
+        Ok(found) => found,
+        Err(refusal) => {
+            // The data cores wait for word from here, and the process for the data cores.
+            ask_all(&caller, options.shard_count, || Request::Stop).await;
+            return Err(refusal);
+        }
+    };
     let served = serve_node(&control, &options, recovered, &changes, stop, ready).await;
     *control.readiness.borrow_mut() = Readiness::Stopping;
     let replies = control.ask_all(|| Request::Stop).await;
     let closed = control.store.close(platform.now()).await;
     served?;
-    closed.map_err(|error| data(error.to_string()))?;
+    closed.map_err(|error| StartRefusal::Data(error.to_string()))?;
     if replies.iter().all(|(_, reply)| matches!(reply, Some(Reply::Done))) {
         let marked = directory::write_clean_stop(&platform.disk()).await;
-        marked.map_err(|error| data(error.to_string()))?;
+        marked.map_err(|error| StartRefusal::Data(error.to_string()))?;
     }
     Ok(())
+}
+
+/// Opens the data directory and replays the metadata in it. Errors: nothing was changed, and nothing can be served.
+async fn recover<P: Platform, M: Mesh<Message>>(
+    platform: &P,
+    caller: &Caller<P, M>,
+    options: &ControlOptions,
+) -> Result<(Rc<Control<P, M>>, Recovered), StartRefusal> {
+    let directory = open_directory(platform, &options.config).await?;
+    let loaded = CheckpointMap::load(&platform.disk()).await;
+    let (checkpoints, damaged) =
+        loaded.map_err(|error| StartRefusal::Data(error.to_string()))?;
+    for copy in damaged {
+        tracing::warn!("{}: {:?}; the other copy counts", copy.path, copy.damage);
+    }
+    let checkpoints = Arc::new(checkpoints);
+    let control =
+        open_metadata(platform, caller.clone(), options, &directory, &checkpoints).await?;
+    Ok((control, Recovered { directory, checkpoints }))
 }
 
 async fn open_directory<P: Platform>(
@@ -262,7 +281,7 @@ async fn replay(log: &impl MetadataLog) -> Result<Image, StartRefusal> {
 async fn serve_node<P: Platform, M: Mesh<Message>>(
     control: &Rc<Control<P, M>>,
     options: &ControlOptions,
-    recovered: Recovered<'_>,
+    recovered: Recovered,
     changes: &Changes,
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(&Ready),
@@ -273,7 +292,7 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
         None => None,
     };
     let bound = control.listen(&options.config).await?;
-    control.register(options, recovered.directory, &bound).await?;
+    control.register(options, &recovered.directory, &bound).await?;
     sweep(control).await;
     control.open_cores(options, recovered).await?;
     let changing = serve_changes(Rc::clone(control), Rc::clone(changes));
@@ -352,7 +371,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
     async fn open_cores(
         &self,
         options: &ControlOptions,
-        recovered: Recovered<'_>,
+        recovered: Recovered,
     ) -> Result<(), StartRefusal> {
         let Recovered { directory, checkpoints } = recovered;
         let state = Arc::new(NodeState {
@@ -362,7 +381,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             image: self.image(),
             checkpoints,
             start: directory.start,
-            sequence_base: sequence_base(directory),
+            sequence_base: sequence_base(&directory),
             broker_configs: Arc::clone(&self.defaults.broker),
             open_files_max: options.open_files_max / usize::from(self.shard_count),
         });
