@@ -27,6 +27,8 @@ pub struct NodeState {
     pub checkpoints: Arc<CheckpointMap>,
     /// Sealed segments that each core may keep open.
     pub open_files_max: usize,
+    /// Client connections that each core may have: the kernel deals them out evenly.
+    pub connections_max: usize,
     /// Whether the last run ended cleanly.
     pub start: StartKind,
     /// Checkpoint sequences of this run start here.

@@ -77,6 +77,9 @@ pub trait ConnectionReader: 'static {
     /// Reads what is there, at least one byte; 0 at the end of the stream. `buffer` is not empty.
     fn read(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>>;
 
+    /// Whether the other end has sent its last byte or is gone; bytes not yet read do not hide it.
+    fn has_ended(&self) -> bool;
+
     /// The other end.
     fn peer_address(&self) -> SocketAddr;
 

@@ -18,7 +18,8 @@ use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
 use futures_lite::{AsyncRead, AsyncWrite};
 use glommio::GlommioError;
 use glommio::net as runtime;
-use nix::libc::{MSG_DONTWAIT, MSG_NOSIGNAL};
+use nix::libc::{MSG_DONTWAIT, MSG_NOSIGNAL, POLLRDHUP};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::ReusePort;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -220,6 +221,16 @@ impl ConnectionReader for TcpReader {
             Pin::new(&mut *stream).poll_read(context, buffer)
         })
         .await
+    }
+
+    fn has_ended(&self) -> bool {
+        let stream = self.connection.stream.borrow();
+        // SAFETY: `stream` owns the descriptor and is borrowed for as long as the call runs.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
+        let mut asked = [PollFd::new(descriptor, PollFlags::from_bits_retain(POLLRDHUP))];
+        // Cannot wait with a timeout of zero, and fails only for lack of memory: then the next look tells.
+        // Errors and the end of both directions are reported unasked; nix has no name for POLLRDHUP and answers `None`.
+        poll(&mut asked, PollTimeout::ZERO).is_ok() && asked[0].any() != Some(false)
     }
 
     fn peer_address(&self) -> SocketAddr {

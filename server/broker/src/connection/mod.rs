@@ -114,13 +114,28 @@ impl<P: Platform> Incoming<P> {
                 Err(reason) => return reason,
             };
             self.context.stages.received = shard.platform().monotonic();
+            let frame_bytes = frame.len();
             match handlers::begin(shard, &mut self.context, frame).await {
-                Ok(reply) => self.queue.push(reply),
+                Ok(reply) => self.queue.push(reply, frame_bytes),
                 Err(bad) => return EndReason::Request(bad),
             }
-            self.queue.room().await;
+            if or(async { Some(self.queue.room().await) }, self.abandoned(shard)).await.is_none() {
+                return EndReason::Closed;
+            }
             if self.queue.lost.is_raised() {
                 return EndReason::Lost;
+            }
+        }
+    }
+
+    /// Ends when the client has been gone for the time that its last replies may take. While the queue is full nothing is read,
+    /// and a client that leaves then, with long polls under way, would be waited for until the last of them ends.
+    async fn abandoned<M: Mesh<Message>>(&self, shard: &Rc<Shard<P, M>>) -> Option<()> {
+        loop {
+            shard.platform().sleep(DRAIN_TIME).await;
+            if self.reader.has_ended() {
+                shard.platform().sleep(DRAIN_TIME).await;
+                return None;
             }
         }
     }

@@ -18,6 +18,9 @@ use crate::sync::{Event, Flag};
 
 /// Requests of one connection that may be under way: a client that sends without reading is not read any further.
 const REPLIES_MAX: usize = 64;
+/// Bytes of such requests: their frames stay in memory until they are answered. One frame more than this is let in, or the
+/// largest could never be served.
+const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Bytes after which finished replies are sent before more are gathered.
 const GATHER_BYTES: usize = 256 * 1024;
 
@@ -35,11 +38,19 @@ pub(crate) enum Served<D: Disk> {
 /// A reply that is on its way.
 pub(crate) type PendingReply<D> = Pin<Box<dyn Future<Output = Served<D>> + 'static>>;
 
+/// A reply that waits for its turn, and the size of its request.
+struct Queued<D: Disk> {
+    reply: PendingReply<D>,
+    request_bytes: usize,
+}
+
 /// The queue between reader and writer.
 pub(crate) struct ReplyQueue<D: Disk> {
-    replies: RefCell<VecDeque<PendingReply<D>>>,
+    replies: RefCell<VecDeque<Queued<D>>>,
     /// The writer holds one reply that has left the queue and counts against the bound.
     in_hand: Cell<usize>,
+    /// Frames of the requests that are not answered yet.
+    request_bytes: Cell<usize>,
     ended: Cell<bool>,
     changed: Rc<Event>,
     /// Raised when nothing more can be sent.
@@ -59,6 +70,7 @@ impl<D: Disk> ReplyQueue<D> {
         Rc::new(Self {
             replies: RefCell::new(VecDeque::new()),
             in_hand: Cell::new(0),
+            request_bytes: Cell::new(0),
             ended: Cell::new(false),
             changed: Event::new(),
             lost: Flag::default(),
@@ -67,16 +79,20 @@ impl<D: Disk> ReplyQueue<D> {
 
     /// Waits until another request may be read.
     pub(crate) async fn room(&self) {
-        while self.replies.borrow().len() + self.in_hand.get() >= REPLIES_MAX
-            && !self.lost.is_raised()
-        {
+        while self.is_full() && !self.lost.is_raised() {
             self.changed.listen().await;
         }
     }
 
-    /// Queues a reply behind those before it.
-    pub(crate) fn push(&self, reply: PendingReply<D>) {
-        self.replies.borrow_mut().push_back(reply);
+    fn is_full(&self) -> bool {
+        self.replies.borrow().len() + self.in_hand.get() >= REPLIES_MAX
+            || self.request_bytes.get() >= REQUEST_BYTES_MAX
+    }
+
+    /// Queues a reply behind those before it; `request_bytes` is the size of the frame that asked for it.
+    pub(crate) fn push(&self, reply: PendingReply<D>, request_bytes: usize) {
+        self.request_bytes.set(self.request_bytes.get() + request_bytes);
+        self.replies.borrow_mut().push_back(Queued { reply, request_bytes });
         self.changed.notify();
     }
 
@@ -86,7 +102,7 @@ impl<D: Disk> ReplyQueue<D> {
         self.changed.notify();
     }
 
-    async fn pop(&self) -> Option<PendingReply<D>> {
+    async fn pop(&self) -> Option<Queued<D>> {
         loop {
             if let Some(reply) = self.replies.borrow_mut().pop_front() {
                 return Some(reply);
@@ -109,14 +125,18 @@ impl<D: Disk> ReplyQueue<D> {
 
     /// Sends replies until the reader has ended and the queue is empty, or the connection is lost.
     pub(crate) async fn run(&self, mut path: impl SendPath<D>) {
-        while let Some(reply) = self.pop().await {
+        while let Some(Queued { reply, request_bytes }) = self.pop().await {
             self.in_hand.set(1);
+            let mut answered_bytes = request_bytes;
             let mut gathered = Gathered::default();
             let mut go_on = gathered.take(self.unless_lost(reply).await);
             while go_on && gathered.bytes < GATHER_BYTES {
                 let Some(mut next) = self.replies.borrow_mut().pop_front() else { break };
-                match poll_once(&mut next).await {
-                    Some(served) => go_on = gathered.take(served),
+                match poll_once(&mut next.reply).await {
+                    Some(served) => {
+                        answered_bytes += next.request_bytes;
+                        go_on = gathered.take(served);
+                    }
                     None => {
                         self.replies.borrow_mut().push_front(next);
                         break;
@@ -125,6 +145,7 @@ impl<D: Disk> ReplyQueue<D> {
             }
             let sent = gathered.parts.is_empty() || path.send(&gathered.parts).await.is_ok();
             self.in_hand.set(0);
+            self.request_bytes.set(self.request_bytes.get() - answered_bytes);
             if !sent || !go_on {
                 break;
             }

@@ -33,9 +33,7 @@ use crate::admin;
 use crate::calls::{ListenAt, Reply, Request};
 use crate::config::Config;
 use crate::control::pages::AdminPages;
-use crate::control::{
-    Changes, Control, Readiness, ask_all, changes, receive, serve_changes,
-};
+use crate::control::{Changes, Control, Readiness, ask_all, changes, receive, serve_changes};
 use crate::drivers::metadata_log::{MetadataLog, SoloMetadataLog};
 use crate::drivers::recovery::report_recovery;
 use crate::mesh_call::{Caller, Message};
@@ -60,6 +58,8 @@ pub struct ControlOptions {
     pub shard_count: u16,
     /// Segment files that the whole node may keep open: half of what the process may.
     pub open_files_max: usize,
+    /// Client connections that the whole node may have.
+    pub connections_max: usize,
     /// Monotonic time when the process started, for the `ready` line.
     pub started: Duration,
 }
@@ -156,8 +156,7 @@ async fn recover<P: Platform, M: Mesh<Message>>(
 ) -> Result<(Rc<Control<P, M>>, Recovered), StartRefusal> {
     let directory = open_directory(platform, &options.config).await?;
     let loaded = CheckpointMap::load(&platform.disk()).await;
-    let (checkpoints, damaged) =
-        loaded.map_err(|error| StartRefusal::Data(error.to_string()))?;
+    let (checkpoints, damaged) = loaded.map_err(|error| StartRefusal::Data(error.to_string()))?;
     for copy in damaged {
         tracing::warn!("{}: {:?}; the other copy counts", copy.path, copy.damage);
     }
@@ -234,6 +233,15 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         .await
         .map_err(|error| data(error.to_string()))?;
     report_recovery("the metadata log", &report);
+    if let Some(lost) = report.lost {
+        // Without them topics that exist would be unknown, and producer ids would be given out twice.
+        return Err(data(format!(
+            "{COORDINATOR_DIRECTORY}/: acknowledged metadata records {}..{} are gone from disk; restore the directory \
+             from a copy, or, to serve without them, remove checkpoints/coordinator.a and .b: what no record names \
+             is then moved to stray/",
+            lost.start, lost.end
+        )));
+    }
     let log = SoloMetadataLog(log);
     let image = replay(&log).await?;
     Ok(Rc::new(Control {
@@ -384,6 +392,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             sequence_base: sequence_base(&directory),
             broker_configs: Arc::clone(&self.defaults.broker),
             open_files_max: options.open_files_max / usize::from(self.shard_count),
+            connections_max: options.connections_max.div_ceil(usize::from(self.shard_count)),
         });
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {
             let core = core.0;

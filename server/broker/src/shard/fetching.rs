@@ -29,6 +29,11 @@ use crate::sync::Event;
 /// The longest wait that is left behind on another core when a Fetch is answered without it.
 const REMOTE_WAIT_MAX: Duration = Duration::from_secs(1);
 
+/// How long a Fetch that was woken and still finds too little lets more arrive before it looks again: doubles from the first to
+/// the second. Without it a client that asks for more than there will be has everything read again at every append.
+const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
+const LOOK_AGAIN_MAX: Duration = Duration::from_millis(64);
+
 /// A Fetch whose partitions have been found.
 #[derive(Debug, Clone)]
 pub struct FetchPlan {
@@ -53,6 +58,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over.
     pub async fn fetch(&self, plan: &FetchPlan) -> FetchAnswers<P> {
         let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
+        let mut pause = Duration::ZERO;
         loop {
             let answers = self.read_plan(plan).await;
             let now = self.platform().monotonic();
@@ -60,9 +66,17 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 return spend(plan.bytes_max, answers);
             }
             let left = deadline.saturating_sub(now);
-            if self.wait_for_more(plan, &answers, left).await == Waited::NoRoom {
-                return spend(plan.bytes_max, answers);
+            let seen = seen_ends(plan.isolation, &answers);
+            // What was read holds buffers in memory, and the wait may be as long as the client likes.
+            drop(answers);
+            if self.wait_for_more(plan, &seen, left).await == Waited::NoRoom {
+                return spend(plan.bytes_max, self.read_plan(plan).await);
             }
+            if !pause.is_zero() {
+                let pausing = self.platform().sleep(pause.min(left));
+                or(pausing, self.stopping().raised()).await;
+            }
+            pause = (pause * 2).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN_MAX);
         }
     }
 
@@ -137,16 +151,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     async fn wait_for_more(
         &self,
         plan: &FetchPlan,
-        answers: &FetchAnswers<P>,
+        seen: &BTreeMap<EntrySlot, Offset>,
         left: Duration,
     ) -> Waited {
-        let seen: BTreeMap<EntrySlot, Offset> = answers
-            .iter()
-            .filter_map(|answer| {
-                let fetched = answer.outcome.as_ref().ok()?;
-                Some((answer.slot, seen_end(plan.isolation, fetched)))
-            })
-            .collect();
         let mut positions: Vec<(ShardIndex, (TopicPartition, Offset))> = Vec::new();
         for (owner, entry) in &plan.entries {
             if let Some(end) = seen.get(&entry.slot) {
@@ -200,6 +207,18 @@ fn seen_end<Records>(isolation: Isolation, fetched: &Fetched<Records>) -> Offset
         Isolation::ReadUncommitted => fetched.high_watermark,
         Isolation::ReadCommitted => fetched.last_stable_offset,
     }
+}
+
+/// Where the reader stands in each partition that could be read.
+fn seen_ends<Records>(
+    isolation: Isolation,
+    answers: &[FetchAnswer<Records>],
+) -> BTreeMap<EntrySlot, Offset> {
+    let seen = answers.iter().filter_map(|answer| {
+        let fetched = answer.outcome.as_ref().ok()?;
+        Some((answer.slot, seen_end(isolation, fetched)))
+    });
+    seen.collect()
 }
 
 /// FE-2: whether a Fetch is answered without waiting any longer.

@@ -21,6 +21,8 @@ use crate::sync::Event;
 
 /// How long to leave a listener alone that could not accept: files run out and come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// At most one line about refused connections in this time; the metric counts them all.
+const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
 /// How long connections may take to finish when the core stops.
 const DRAIN_TIME: Duration = Duration::from_secs(6);
 
@@ -111,8 +113,19 @@ async fn accept_all<P: Platform, M: Mesh<Message>>(
     name: ListenerName,
     listener: P::Listener,
 ) {
+    let mut refused_at: Option<Duration> = None;
     loop {
         match listener.accept().await {
+            Ok(_) if shard.listening.connections.get() >= shard.state.connections_max => {
+                shard.metrics.connections_refused.increment();
+                let now = shard.platform.monotonic();
+                if refused_at.is_none_or(|at| now.saturating_sub(at) >= REFUSED_LOG_INTERVAL) {
+                    refused_at = Some(now);
+                    let bound = shard.state.connections_max;
+                    tracing::warn!(listener = %name.0, bound, "connection refused: this core has as many as max.connections and the limit of open files allow");
+                }
+                shard.platform.yield_if_needed().await;
+            }
             Ok((reader, writer)) => {
                 let (serving, name) = (Rc::clone(&shard), name.clone());
                 let counted = Counted::new(&shard);

@@ -173,6 +173,10 @@ impl ConnectionReader for TestReader {
         .await
     }
 
+    fn has_ended(&self) -> bool {
+        self.pipe.borrow().is_closed
+    }
+
     fn peer_address(&self) -> SocketAddr {
         self.address
     }

@@ -93,6 +93,8 @@ fn start_log(filter: &str) {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_target(false)
+        // It would say so on standard error, which is what failed, and panic: a full disk or a closed pipe must not end a node.
+        .log_internal_errors(false)
         .with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
         .init();
 }
@@ -166,6 +168,7 @@ async fn control(
     let started = context.platform.monotonic().saturating_sub(since_exec());
     let options = ControlOptions {
         open_files_max: open_files_max(&config, context.open_files_max),
+        connections_max: connections_max(&config, context.open_files_max, context.shard_count),
         config,
         shard_count: context.shard_count,
         started,
@@ -189,6 +192,21 @@ async fn control(
 fn open_files_max(config: &Config, process_max: u64) -> usize {
     let half = usize::try_from(process_max / 2).unwrap_or(usize::MAX);
     config.open_files_max.map_or(half, |count| usize::try_from(count).unwrap_or(half).min(half))
+}
+
+/// What segment files and the node itself leave of the open files; or a log could not open its file because clients came.
+fn connections_max(config: &Config, process_max: u64, shard_count: u16) -> usize {
+    /// Rings, event descriptors, listeners, and files that are open for a moment, of the node and of each core.
+    const NODE_FILES: usize = 16;
+    const CORE_FILES: usize = 12;
+    /// Under a limit that leaves nothing an operator still gets in.
+    const CONNECTIONS_MIN: usize = 4;
+    let files = open_files_max(config, process_max);
+    let own = NODE_FILES + CORE_FILES * usize::from(shard_count);
+    let process_max = usize::try_from(process_max).unwrap_or(usize::MAX);
+    let left = process_max.saturating_sub(files + own);
+    let configured = usize::try_from(config.connections_max).unwrap_or(usize::MAX);
+    left.max(CONNECTIONS_MIN).min(configured)
 }
 
 /// One line on standard output, for people and for scripts that wait for it.

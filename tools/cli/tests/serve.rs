@@ -1,0 +1,207 @@
+//! `corelog serve` as a process: what an operator sees when it refuses to start, and what no client may do to it.
+//!
+//! Each test runs the real binary on a directory and ports of its own.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails says where")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Far longer than any step takes: what is not over by then never ends.
+const TIME_MAX: Duration = Duration::from_secs(60);
+
+fn data_dir(test: &str) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("corelog-serve-{test}-{}", std::process::id()));
+    drop(std::fs::remove_dir_all(&path));
+    path
+}
+
+/// A running node; killed where the test gives up on it.
+struct Node {
+    child: Child,
+    kafka: String,
+    admin: String,
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+fn spawn(data_dir: &Path, settings: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
+    command.args(["serve", "--shards", "1", "--listen", "127.0.0.1:0", "--data-dir"]);
+    command.arg(data_dir).args(["--set", "admin.listen=127.0.0.1:0"]);
+    command.args(settings.iter().flat_map(|setting| ["--set", setting]));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn start(data_dir: &Path, settings: &[&str]) -> Node {
+    let mut child = spawn(data_dir, settings);
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let field = |name: &str| {
+        let found = line.split_whitespace().find_map(|word| word.strip_prefix(name));
+        found.map(str::to_owned).unwrap_or_default()
+    };
+    Node { kafka: field("kafka="), admin: field("admin="), child }
+}
+
+impl Node {
+    fn stop(mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        ended(&mut self.child)
+    }
+
+    fn metric(&self, name: &str) -> f64 {
+        let mut page = String::new();
+        let mut admin = TcpStream::connect(&self.admin).unwrap();
+        admin.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").unwrap();
+        admin.read_to_string(&mut page).unwrap();
+        let lines = page.lines().filter(|line| line.starts_with(name));
+        lines.filter_map(|line| line.rsplit(' ').next()?.trim().parse::<f64>().ok()).sum()
+    }
+}
+
+/// Waits for `is_so`; the test fails where it does not come true.
+fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !is_so() {
+        assert!(started.elapsed() < TIME_MAX, "{what}: not within {TIME_MAX:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn ended(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    wait_until("the process ends", || {
+        status = child.try_wait().unwrap();
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+/// A frame of a request with an empty client id.
+fn frame(api: i16, version: i16, body: &[u8]) -> Vec<u8> {
+    let mut request = Vec::new();
+    request.extend(api.to_be_bytes());
+    request.extend(version.to_be_bytes());
+    request.extend(1_i32.to_be_bytes());
+    request.extend(0_i16.to_be_bytes());
+    request.extend(body);
+    let mut frame = i32::try_from(request.len()).unwrap().to_be_bytes().to_vec();
+    frame.extend(request);
+    frame
+}
+
+fn answer(client: &mut TcpStream) -> Vec<u8> {
+    let mut size = [0; 4];
+    client.read_exact(&mut size).unwrap();
+    let mut answer = vec![0; usize::try_from(i32::from_be_bytes(size)).unwrap()];
+    client.read_exact(&mut answer).unwrap();
+    answer
+}
+
+/// Metadata v1 of one topic: creates it.
+fn create_by_name(client: &mut TcpStream, topic: &str) {
+    let mut body = 1_i32.to_be_bytes().to_vec();
+    body.extend(i16::try_from(topic.len()).unwrap().to_be_bytes());
+    body.extend(topic.as_bytes());
+    client.write_all(&frame(3, 1, &body)).unwrap();
+    answer(client);
+}
+
+/// Fetch v4 of the start of a topic that waits for ever for more than there can be.
+fn endless_poll(topic: &str) -> Vec<u8> {
+    let mut body = Vec::new();
+    for number in [-1, i32::MAX, i32::MAX, i32::MAX] {
+        body.extend(number.to_be_bytes());
+    }
+    body.push(0);
+    body.extend(1_i32.to_be_bytes());
+    body.extend(i16::try_from(topic.len()).unwrap().to_be_bytes());
+    body.extend(topic.as_bytes());
+    body.extend(1_i32.to_be_bytes());
+    body.extend(0_i32.to_be_bytes());
+    body.extend(0_i64.to_be_bytes());
+    body.extend(i32::MAX.to_be_bytes());
+    frame(1, 4, &body)
+}
+
+#[test]
+fn a_refused_data_directory_ends_the_process_and_names_the_file() {
+    let check = |name: &str, file: &str, bytes: &[u8]| {
+        let data_dir = data_dir(name);
+        let node = start(&data_dir, &[]);
+        create_by_name(&mut TcpStream::connect(&node.kafka).unwrap(), "orders");
+        assert!(node.stop().success());
+        let path = data_dir.join(file);
+        std::fs::write(&path, bytes).unwrap();
+        // Twice: what was found wrong must not be forgotten by the attempt.
+        for _ in 0..2 {
+            let mut refused = spawn(&data_dir, &[]);
+            let status = ended(&mut refused);
+            let mut said = String::new();
+            refused.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            assert!(!status.success(), "{file}: {said}");
+            let directory = file.split('/').next().unwrap();
+            assert!(said.contains(&format!("corelog: {directory}")), "{file}: {said}");
+            assert!(!said.contains("panicked"), "{file}: {said}");
+        }
+        assert!(data_dir.join("topics/orders-0").exists(), "{file}: the topic stays where it is");
+        drop(std::fs::remove_dir_all(&data_dir));
+    };
+    check("meta", "meta.properties", b"");
+    check("lost-metadata", "coordinator/00000000000000000000.log", b"");
+    check("damaged-metadata", "coordinator/00000000000000000000.log", &[7; 600]);
+}
+
+#[test]
+fn clients_that_leave_with_long_polls_under_way_are_not_kept() {
+    let data_dir = data_dir("leave");
+    let node = start(&data_dir, &[]);
+    let mut client = TcpStream::connect(&node.kafka).unwrap();
+    create_by_name(&mut client, "orders");
+    for _ in 0..3 {
+        let mut leaving = TcpStream::connect(&node.kafka).unwrap();
+        // More than may be under way, so that the node has stopped reading when the client goes.
+        leaving.write_all(&endless_poll("orders").repeat(100)).unwrap();
+        wait_until("served", || node.metric("corelog_connections{") >= 2.0);
+        leaving.shutdown(Shutdown::Both).unwrap();
+    }
+    wait_until("all but one gone", || node.metric("corelog_connections{") <= 1.0);
+    drop(client);
+    assert!(node.stop().success());
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn a_client_cannot_fill_the_memory_with_requests_behind_a_long_poll() {
+    let data_dir = data_dir("memory");
+    let node = start(&data_dir, &[]);
+    let mut client = TcpStream::connect(&node.kafka).unwrap();
+    create_by_name(&mut client, "orders");
+    client.write_all(&endless_poll("orders")).unwrap();
+    client.set_write_timeout(Some(Duration::from_secs(2))).unwrap();
+    // DeleteTopics that names nothing real, 8 MiB each.
+    let name = [b'x'; 32_000];
+    let count: i32 = 262;
+    let mut body = count.to_be_bytes().to_vec();
+    for _ in 0..count {
+        body.extend(32_000_i16.to_be_bytes());
+        body.extend(name);
+    }
+    body.extend(1_000_i32.to_be_bytes());
+    let request = frame(20, 1, &body);
+    let taken = (0..16).take_while(|_| client.write_all(&request).is_ok()).count();
+    assert!(taken < 8, "{taken} requests of {} bytes were taken in", request.len());
+    drop(client);
+    assert!(node.stop().success());
+    drop(std::fs::remove_dir_all(&data_dir));
+}
