@@ -237,6 +237,7 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
         config: config.into(),
         shard_count: context.shard_count,
         open_files_max: 256,
+        connections_max: 1024,
         started: context.platform.monotonic(),
     };
     let ready = |ready: &Ready| println!("\n{READY}{} {}", ready.kafka, ready.admin.unwrap());
