@@ -268,7 +268,9 @@ pub enum Request {
     Apply(ImageChange),
     /// Report the counters.
     Metrics,
-    /// Finish what is under way, close the logs.
+    /// Take nothing new and finish what is under way; other cores are still served.
+    Drain,
+    /// Close the logs: every core has drained.
     Stop,
 }
 
@@ -293,7 +295,7 @@ pub enum Reply {
     Opened(Result<usize, String>),
     /// To [`Request::Listen`]: the bound addresses, with the ports that port 0 became, or why not.
     Listening(Result<Vec<SocketAddr>, String>),
-    /// To [`Request::Accept`], [`Request::Apply`] and [`Request::Stop`].
+    /// To [`Request::Accept`], [`Request::Apply`], [`Request::Drain`] and [`Request::Stop`].
     Done,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),

@@ -1,7 +1,7 @@
 //! Request and reply over the mesh.
 //!
 //! Owns call numbers, the table of calls under way and the bound on them. A receive loop hands replies in here and never waits;
-//! only tasks of connections and drivers wait. A core that is gone answers every call under way with [`CallError`].
+//! only tasks of connections and drivers wait. Every call of a core that has left the mesh ends with [`CallError`].
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -16,6 +16,8 @@ use crate::sync::{Event, OnceSender, once};
 const CALLS_MAX: usize = 4096;
 /// How long to leave a full queue alone before trying again.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(50);
+/// How often it is looked whether a core that owes replies has left.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// A number that ties a reply to its call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,8 +51,18 @@ pub struct Caller<P, M> {
 #[derive(Debug, Default)]
 struct Calls {
     next: Cell<u64>,
-    pending: RefCell<HashMap<u64, OnceSender<Reply>>>,
+    pending: RefCell<HashMap<u64, Pending>>,
     room: Rc<Event>,
+    is_closed: Cell<bool>,
+    /// Messages that found their queue full.
+    full_count: Cell<u64>,
+}
+
+/// Who owes a reply, and where it goes.
+#[derive(Debug)]
+struct Pending {
+    to: MeshIndex,
+    sender: OnceSender<Reply>,
 }
 
 impl<P: Clone, M: Clone> Clone for Caller<P, M> {
@@ -73,7 +85,7 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// The reply. Errors: the other core is going down.
+    /// The reply. Errors: the other core, or this one, is going down.
     pub async fn reply(mut self) -> Result<Reply, CallError> {
         let to = self.to;
         let reply = (&mut self.receiver).await;
@@ -112,7 +124,9 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
         let id = self.calls.next.get();
         self.calls.next.set(id + 1);
         let (sender, receiver) = once();
-        self.calls.pending.borrow_mut().insert(id, sender);
+        if !self.calls.is_closed.get() {
+            self.calls.pending.borrow_mut().insert(id, Pending { to, sender });
+        }
         let pending = PendingCall { to, id, receiver, calls: Rc::clone(&self.calls) };
         self.post(to, Message::Call(CallId(id), request)).await;
         pending
@@ -130,21 +144,48 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
 
     /// Hands a reply to whoever waits for it; one that nobody waits for any more is dropped.
     pub fn answered(&self, id: CallId, reply: Reply) {
-        if let Some(sender) = self.calls.pending.borrow_mut().remove(&id.0) {
-            sender.send(reply);
+        let pending = self.calls.pending.borrow_mut().remove(&id.0);
+        if let Some(pending) = pending {
+            pending.sender.send(reply);
         }
     }
 
-    /// Ends every call under way: the mesh is closed.
+    /// Ends every call under way and every later one: this core receives nothing any more.
     pub fn close(&self) {
-        self.calls.pending.borrow_mut().clear();
+        self.calls.is_closed.set(true);
+        drop(self.calls.pending.take());
+    }
+
+    /// Ends the calls to cores that leave without an answer, until this core itself stops receiving.
+    pub async fn watch(&self) {
+        while !self.calls.is_closed.get() {
+            self.platform.sleep(WATCH_INTERVAL).await;
+            let has_left = |pending: &Pending| self.mesh.has_left(pending.to);
+            let lost: Vec<u64> = {
+                let pending = self.calls.pending.borrow();
+                pending.iter().filter(|(_, call)| has_left(call)).map(|(id, _)| *id).collect()
+            };
+            for id in lost {
+                drop(self.calls.pending.borrow_mut().remove(&id));
+            }
+        }
+    }
+
+    /// Messages that had to wait because a queue was full.
+    pub fn full_count(&self) -> u64 {
+        self.calls.full_count.get()
     }
 
     async fn post(&self, to: MeshIndex, message: Message) {
-        let mut message = message;
-        while let Err(returned) = self.mesh.try_send(to, message) {
-            message = returned;
+        let Err(mut message) = self.mesh.try_send(to, message) else { return };
+        self.calls.full_count.set(self.calls.full_count.get() + 1);
+        // To a core that has left nothing arrives: `watch` ends the call.
+        while !self.mesh.has_left(to) {
             self.platform.sleep(FULL_QUEUE_PAUSE).await;
+            match self.mesh.try_send(to, message) {
+                Ok(()) => return,
+                Err(returned) => message = returned,
+            }
         }
     }
 }

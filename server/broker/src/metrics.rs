@@ -5,8 +5,7 @@
 //!
 //! ```text
 //! core 0: CoreMetrics ─ snapshot ─┐
-//! core 1: CoreMetrics ─ snapshot ─┼─► render(&[Snapshot], …) ─► /metrics
-//! control: CoreMetrics ─ snapshot ┘
+//! core 1: CoreMetrics ─ snapshot ─┴─► render(&[Snapshot], …) ─► /metrics
 //! ```
 
 pub mod docs;
@@ -147,6 +146,12 @@ impl Gauge {
         self.0.set(self.0.get().saturating_add(1));
     }
 
+    /// One more for as long as the guard lives.
+    pub fn hold(&self) -> Held<'_> {
+        self.increment();
+        Held(self)
+    }
+
     /// One less, not below 0.
     pub fn decrement(&self) {
         self.0.set(self.0.get().saturating_sub(1));
@@ -156,6 +161,16 @@ impl Gauge {
     #[must_use]
     pub fn get(&self) -> u64 {
         self.0.get()
+    }
+}
+
+/// See [`Gauge::hold`].
+#[derive(Debug)]
+pub struct Held<'a>(&'a Gauge);
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.0.decrement();
     }
 }
 
@@ -207,7 +222,6 @@ scalar_metrics! {
     Counter appended_records = "corelog_appended_records_total", Count, Sum, "Records appended.";
     Counter connections_accepted = "corelog_connections_accepted_total", Count, Sum, "Connections accepted.";
     Gauge connections = "corelog_connections", Count, PerCore, "Connections open now.";
-    Counter connections_moved = "corelog_connections_moved_total", Count, Sum, "Connections that moved to the core that owns their partitions.";
     Counter connections_refused = "corelog_connections_refused_total", Count, Sum, "Connections closed at once because max.connections was reached.";
     Counter connections_violating = "corelog_connections_violating_total", Count, Sum, "Connections closed because their bytes are no request that is served here.";
     Counter busy = "corelog_core_busy_seconds_total", Seconds, PerCore, "Time that the core has spent working.";
@@ -220,13 +234,12 @@ scalar_metrics! {
     Counter fetched_bytes = "corelog_fetched_bytes_total", Bytes, Sum, "Bytes of record batches sent to consumers.";
     Gauge fetches_parked = "corelog_fetches_parked", Count, Sum, "Fetch requests that wait for records.";
     Counter forwarded_requests = "corelog_forwarded_requests_total", Count, Sum, "Sub-requests sent to the core that owns their partition.";
-    Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs that the disk refused.";
-    Gauge io_memory_bytes = "corelog_io_memory_bytes", Bytes, PerCore, "Memory for transfers, the free list included.";
+    Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs of segments that the disk refused.";
     Gauge logs_failed = "corelog_logs_failed", Count, Sum, "Logs that are read-only or offline after a disk error.";
     Counter mesh_full = "corelog_mesh_full_total", Count, Sum, "Messages that had to wait because a queue between two cores was full.";
     Counter panics = "corelog_panics_total", Count, Sum, "Panics that closed one connection or task.";
     Gauge partitions = "corelog_partitions", Count, PerCore, "Partitions that the core owns.";
-    Gauge produces_waiting = "corelog_produces_waiting", Count, Sum, "Produce requests that wait for their acknowledgement.";
+    Gauge produces_waiting = "corelog_produces_waiting", Count, Sum, "Produced batches that wait for their acknowledgement.";
     Gauge producers = "corelog_producers", Count, Sum, "Idempotent producers remembered, counted once a partition.";
     Gauge read_cache_bytes = "corelog_read_cache_bytes", Bytes, PerCore, "Memory of what was read from disk.";
     Counter disk_read_bytes = "corelog_disk_read_bytes_total", Bytes, Sum, "Bytes read from log files.";

@@ -1,8 +1,9 @@
 //! What the control executor tells every data core before it opens its logs.
 //!
-//! Owns one `Send + Sync` struct, shared and never changed: what changes later travels as an image.
+//! Owns one `Send + Sync` struct, shared and, but for one count, never changed: what changes later travels as an image.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use cluster::{BrokerConfigs, Image};
 use commitlog::{CheckpointMap, StartKind};
@@ -27,10 +28,14 @@ pub struct NodeState {
     pub checkpoints: Arc<CheckpointMap>,
     /// Sealed segments that each core may keep open.
     pub open_files_max: usize,
-    /// Client connections that each core may have: the kernel deals them out evenly.
+    /// Client connections that the node may have: `max.connections`, or what open files allow.
     pub connections_max: usize,
+    /// Free space below which produce requests are refused; 0 for none.
+    pub disk_floor_bytes: u64,
     /// Whether the last run ended cleanly.
     pub start: StartKind,
     /// Checkpoint sequences of this run start here.
     pub sequence_base: u64,
+    /// Client connections of all cores: `max.connections` is the node's. Touched when one comes or goes.
+    pub connection_count: AtomicU32,
 }

@@ -51,8 +51,14 @@ pub trait Platform: Executor {
         timeout: Duration,
     ) -> impl Future<Output = io::Result<(Self::Reader, Self::Writer)>>;
 
+    /// Size of the disk that holds the data directory; 0 where the system does not say.
+    fn disk_bytes(&self) -> u64;
+
     /// Resident memory of the process; 0 where the system does not say.
     fn resident_bytes(&self) -> u64;
+
+    /// Tasks of this core that ended in a panic.
+    fn panic_count(&self) -> u64;
 
     /// CPU time this core has spent, and how long it has been running: for the busy metric.
     fn busy(&self) -> (Duration, Duration);
@@ -107,6 +113,9 @@ pub trait Mesh<Message: Send + 'static>: Clone + 'static {
     /// Queues a message; gives it back when the queue is full. Order: messages of one pair of cores arrive in the order they
     /// were accepted. Never waits: a receive loop that waited for a send could deadlock with its twin.
     fn try_send(&self, to: MeshIndex, message: Message) -> Result<(), Message>;
+
+    /// Whether that core has left the mesh: nothing sent to it arrives, and nothing it was asked is answered.
+    fn has_left(&self, other: MeshIndex) -> bool;
 
     /// The next message for this core, from any other; `None` once the mesh is closed.
     fn receive(&self) -> impl Future<Output = Option<(MeshIndex, Message)>>;

@@ -104,6 +104,8 @@ struct Peer<Message: Send> {
     gate: Arc<Gate>,
     waker: Waker,
     is_closed: Cell<bool>,
+    /// What a send found out; `is_closed` is what a receive did, once all that was sent before is received.
+    has_left: Cell<bool>,
 }
 
 impl<Message: Send> Peer<Message> {
@@ -111,7 +113,8 @@ impl<Message: Send> Peer<Message> {
         let gate = Gate::new();
         let waker = Waker::from(gate.clone());
         let receiver = RefCell::new(receiver);
-        Self { sender, receiver, gate, waker, is_closed: Cell::new(false) }
+        let (is_closed, has_left) = (Cell::new(false), Cell::new(false));
+        Self { sender, receiver, gate, waker, is_closed, has_left }
     }
 
     fn poll_receive(&self, task: &Waker) -> Poll<Option<Message>> {
@@ -193,12 +196,18 @@ impl<Message: Send + 'static> Mesh<Message> for CoreMesh<Message> {
         let peer = peer.expect("a core sends to another core of its own mesh");
         match peer.sender.try_send(message) {
             Ok(()) => Ok(()),
-            Err(
-                GlommioError::WouldBlock(ResourceType::Channel(message))
-                | GlommioError::Closed(ResourceType::Channel(message)),
-            ) => Err(message),
+            Err(GlommioError::WouldBlock(ResourceType::Channel(message))) => Err(message),
+            Err(GlommioError::Closed(ResourceType::Channel(message))) => {
+                peer.has_left.set(true);
+                Err(message)
+            }
             Err(_) => unreachable!("a send to a queue fails because it is full or closed"),
         }
+    }
+
+    fn has_left(&self, other: MeshIndex) -> bool {
+        let peer = self.shared.peers.get(usize::from(other.0)).and_then(Option::as_ref);
+        peer.is_some_and(|peer| peer.is_closed.get() || peer.has_left.get())
     }
 
     async fn receive(&self) -> Option<(MeshIndex, Message)> {

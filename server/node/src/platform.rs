@@ -77,11 +77,6 @@ impl CorePlatform {
         }
     }
 
-    /// How many tasks ended in a panic on this core: zero, or there is a bug to report.
-    pub fn panic_count(&self) -> u64 {
-        self.shared.panic_count.get()
-    }
-
     /// What the last of them said.
     pub fn last_panic(&self) -> Option<String> {
         self.shared.last_panic.borrow().clone()
@@ -176,11 +171,21 @@ impl Platform for CorePlatform {
         crate::net::connect(address, timeout).await
     }
 
+    fn disk_bytes(&self) -> u64 {
+        // Asked once, at the start: a blocking call, short on a local disk.
+        nix::sys::statvfs::statvfs(self.shared.disk.root())
+            .map_or(0, |facts| facts.blocks().saturating_mul(facts.fragment_size()))
+    }
+
     fn resident_bytes(&self) -> u64 {
         // Second field: resident pages. procfs answers from memory, so this does not block the core.
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
         let pages = statm.split_whitespace().nth(1).and_then(|pages| pages.parse::<u64>().ok());
         pages.unwrap_or(0) * PAGE_BYTES
+    }
+
+    fn panic_count(&self) -> u64 {
+        self.shared.panic_count.get()
     }
 
     fn busy(&self) -> (Duration, Duration) {

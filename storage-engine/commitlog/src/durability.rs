@@ -69,12 +69,15 @@ pub(crate) trait Durability<D: Disk> {
 /// Transfers and syncs done, for metrics.
 #[derive(Debug, Default)]
 pub(crate) struct DurabilityCounters {
+    pub(crate) reads: Cell<u64>,
+    pub(crate) read_bytes: Cell<u64>,
+    pub(crate) io_errors: Cell<u64>,
     pub(crate) writes: Cell<u64>,
     pub(crate) written_bytes: Cell<u64>,
     pub(crate) syncs: Cell<u64>,
 }
 
-fn count(counter: &Cell<u64>, by: u64) {
+pub(crate) fn count(counter: &Cell<u64>, by: u64) {
     counter.set(counter.get().wrapping_add(by));
 }
 
@@ -194,6 +197,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
             }
             Err(failure) => {
                 lane.failed.set(true);
+                count(&self.counters.io_errors, 1);
                 source.failed(failure);
             }
         }
@@ -241,6 +245,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
             let Some(run) = take_run(lane) else { break };
             if let Err(failure) = self.sync_run(source.directory(), &run).await {
                 lane.failed.set(true);
+                count(&self.counters.io_errors, 1);
                 source.failed(failure);
                 break;
             }

@@ -509,7 +509,6 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
     }
 
     fn failed(&self, failure: LogFailure) {
-        tracing::error!(log = %self.identity, %failure, "log takes no more appends");
         self.fail(failure);
     }
 }

@@ -76,6 +76,12 @@ pub struct StoreOptions {
 /// Work done and memory held, for metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreCounters {
+    /// Transfers from segment files for readers; recovery is not counted.
+    pub reads: u64,
+    /// Their bytes.
+    pub read_bytes: u64,
+    /// Transfers and syncs that the disk refused.
+    pub io_errors: u64,
     /// Transfers to segment files.
     pub writes: u64,
     /// Their bytes, carried and padding ones included.
@@ -323,6 +329,9 @@ impl<D: Disk, E: Executor> Store<D, E> {
     pub fn counters(&self) -> StoreCounters {
         let shared = &self.0.shared;
         StoreCounters {
+            reads: shared.counters.reads.get(),
+            read_bytes: shared.counters.read_bytes.get(),
+            io_errors: shared.counters.io_errors.get(),
             writes: shared.counters.writes.get(),
             written_bytes: shared.counters.written_bytes.get(),
             syncs: shared.counters.syncs.get(),

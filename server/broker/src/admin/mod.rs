@@ -16,6 +16,8 @@ const HEAD_BYTES_MAX: usize = 8 * 1024;
 const HEADERS_MAX: usize = 64;
 /// How long a client may take to send its request head.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long it may take to read the answer.
+const SEND_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// What a path answers.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,8 +101,10 @@ pub async fn serve<P: Platform>(
             page.body.len()
         );
         let body = if with_body { page.body.as_bytes() } else { &[] };
-        // A client that hangs up early has lost only its own answer.
-        let _ = writer.send(&[head.as_bytes(), body]).await;
+        let slow = platform.sleep(SEND_TIME_MAX);
+        // A client that hangs up early, or never reads, has lost only its own answer.
+        let send = async { drop(writer.send(&[head.as_bytes(), body]).await) };
+        or(send, slow).await;
     }
     writer.shutdown().await;
 }

@@ -118,7 +118,7 @@ pub static OPTIONS: [ConfigOption; 37] = [
         key: "connections.max.idle.ms",
         allowed: Allowed::Range(1_000, i64::MAX),
         default: Some("600000"),
-        doc: "How long a connection may be silent before it is closed.",
+        doc: "How long a connection may go without a whole request or a reply before it is closed.",
         ..MILLIS
     },
     ConfigOption {
@@ -228,7 +228,7 @@ pub static OPTIONS: [ConfigOption; 37] = [
         allowed: Allowed::Range(1, INT_MAX),
         default: Some("2147483647"),
         is_dynamic: true,
-        doc: "Connections that the node accepts at once.",
+        doc: "Client connections that the node serves at once; one more is closed as soon as it is accepted.",
         ..COUNT
     },
     ConfigOption {
@@ -273,7 +273,7 @@ pub static OPTIONS: [ConfigOption; 37] = [
     ConfigOption {
         key: "peer.listen",
         default: Some("127.0.0.1:9900"),
-        doc: "Address for the other nodes; opened only where there are any.",
+        doc: "Address for the other nodes; opened only where there are any, and there are none yet: no effect.",
         ..TEXT
     },
     ConfigOption {
@@ -319,7 +319,7 @@ pub static OPTIONS: [ConfigOption; 37] = [
         key: "shutdown.timeout.ms",
         allowed: Allowed::Range(0, 3_600_000),
         default: Some("10000"),
-        doc: "How long a stop waits for requests that are under way.",
+        doc: "How long a stop waits for requests that are under way; what is not answered then is not answered.",
         ..MILLIS
     },
     ConfigOption {

@@ -3,6 +3,7 @@
 //! Owns the reader loop: it cuts frames, starts each request and queues its reply; it stops reading while too much is under way.
 //! A byte that is no Kafka request ends this connection, with one rate-limited line in the log, and touches no other.
 
+mod activity;
 mod replies;
 
 use std::rc::Rc;
@@ -13,7 +14,8 @@ use commitlog::TaskClass;
 use futures_lite::future::or;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
-pub(crate) use replies::{PendingReply, ReplyQueue, Served};
+pub(crate) use activity::Activity;
+pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
 
 use crate::context::{ListenerName, Principal, RequestContext, Stages};
 use crate::handlers;
@@ -22,7 +24,7 @@ use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::PlainSendPath;
 use crate::shard::{BadInputKind, Shard};
 
-/// How long replies under way may take to leave once the client has sent its last byte, or the node stops.
+/// How long replies under way may take to leave once the client has sent its last byte.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 
 /// Why a connection ended, as far as its reader knows.
@@ -40,6 +42,9 @@ pub(crate) enum EndReason {
     /// The writer is gone.
     #[error("the connection was lost while replying")]
     Lost,
+    /// Nothing has moved for `connections.max.idle.ms`.
+    #[error("the connection was idle")]
+    Idle,
     /// The bytes are no frame.
     #[error("{0}")]
     Frame(FrameError),
@@ -48,21 +53,33 @@ pub(crate) enum EndReason {
     Request(handlers::BadRequest),
 }
 
+impl EndReason {
+    fn given_up(activity: &Activity) -> Self {
+        if activity.is_idle() { Self::Idle } else { Self::Lost }
+    }
+}
+
 /// Serves one connection to its end.
 pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     shard: Rc<Shard<P, M>>,
     listener: ListenerName,
-    reader: P::Reader,
-    writer: P::Writer,
+    activity: Rc<Activity>,
+    (reader, writer): (P::Reader, P::Writer),
 ) {
-    let queue = ReplyQueue::new();
+    let queue = ReplyQueue::new(Rc::clone(&activity));
     let sending = Rc::clone(&queue);
+    let sender = Rc::clone(&shard);
+    let moving = Rc::clone(&activity);
+    let sent = move |bytes: usize| {
+        sender.metrics().sent_bytes.add(bytes as u64);
+        moving.moved(sender.platform().monotonic());
+    };
     let finished = crate::sync::Flag::default();
     let done = finished.clone();
     shard.platform().spawn(
         TaskClass::Foreground,
         Box::pin(async move {
-            sending.run(PlainSendPath(writer)).await;
+            sending.run(PlainSendPath(writer), sent).await;
             done.raise();
         }),
     );
@@ -79,6 +96,7 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
         decoder: FrameDecoder::new(shard.frame_limits()),
         reader,
         queue: Rc::clone(&queue),
+        activity: Rc::clone(&activity),
     };
     let reason = incoming.run(&shard).await;
     match &reason {
@@ -94,8 +112,12 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
         _ => tracing::debug!(%peer, %reason, "connection ends"),
     }
     queue.end();
-    or(finished.raised(), shard.platform().sleep(DRAIN_TIME)).await;
-    queue.lost.raise();
+    let drain_time = match reason {
+        EndReason::Stopping => shard.state().config.shutdown_timeout,
+        _ => DRAIN_TIME,
+    };
+    or(finished.raised(), shard.platform().sleep(drain_time)).await;
+    activity.give_up();
 }
 
 /// The reading half of a connection.
@@ -104,6 +126,7 @@ struct Incoming<P: Platform> {
     decoder: FrameDecoder,
     reader: P::Reader,
     queue: Rc<ReplyQueue<P::Disk>>,
+    activity: Rc<Activity>,
 }
 
 impl<P: Platform> Incoming<P> {
@@ -113,17 +136,18 @@ impl<P: Platform> Incoming<P> {
                 Ok(frame) => frame,
                 Err(reason) => return reason,
             };
-            self.context.stages.received = shard.platform().monotonic();
-            let frame_bytes = frame.len();
+            let now = shard.platform().monotonic();
+            self.context.stages.received = now;
+            self.activity.moved(now);
             match handlers::begin(shard, &mut self.context, frame).await {
-                Ok(reply) => self.queue.push(reply, frame_bytes),
+                Ok(begun) => self.queue.push(begun),
                 Err(bad) => return EndReason::Request(bad),
             }
             if or(async { Some(self.queue.room().await) }, self.abandoned(shard)).await.is_none() {
                 return EndReason::Closed;
             }
-            if self.queue.lost.is_raised() {
-                return EndReason::Lost;
+            if self.activity.is_given_up() {
+                return EndReason::given_up(&self.activity);
             }
         }
     }
@@ -177,8 +201,8 @@ impl<P: Platform> Incoming<P> {
                     Err(EndReason::Stopping)
                 },
                 async {
-                    self.queue.lost.raised().await;
-                    Err(EndReason::Lost)
+                    self.activity.given_up().await;
+                    Err(EndReason::given_up(&self.activity))
                 },
             )
             .await

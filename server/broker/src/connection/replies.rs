@@ -13,14 +13,15 @@ use std::rc::Rc;
 use commitlog::Disk;
 use futures_lite::future::{or, poll_once};
 
+use crate::connection::Activity;
 use crate::send_path::{Part, SendPath};
-use crate::sync::{Event, Flag};
+use crate::sync::Event;
 
 /// Requests of one connection that may be under way: a client that sends without reading is not read any further.
 const REPLIES_MAX: usize = 64;
-/// Bytes of such requests: their frames stay in memory until they are answered. One frame more than this is let in, or the
-/// largest could never be served.
-const REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Bytes of requests that one connection may have waiting in memory; beyond it nothing is read until some are answered. One request
+/// alone may be larger: `socket.request.max.bytes` bounds that.
+const HELD_BYTES_MAX: usize = 16 << 20;
 /// Bytes after which finished replies are sent before more are gathered.
 const GATHER_BYTES: usize = 256 * 1024;
 
@@ -38,23 +39,24 @@ pub(crate) enum Served<D: Disk> {
 /// A reply that is on its way.
 pub(crate) type PendingReply<D> = Pin<Box<dyn Future<Output = Served<D>> + 'static>>;
 
-/// A reply that waits for its turn, and the size of its request.
-struct Queued<D: Disk> {
-    reply: PendingReply<D>,
-    request_bytes: usize,
+/// A request that has begun: its reply, and what of it stays in memory meanwhile.
+pub(crate) struct Begun<D: Disk> {
+    /// The reply.
+    pub reply: PendingReply<D>,
+    /// Bytes of the frame that are held until it leaves.
+    pub held_bytes: usize,
 }
 
 /// The queue between reader and writer.
 pub(crate) struct ReplyQueue<D: Disk> {
-    replies: RefCell<VecDeque<Queued<D>>>,
-    /// The writer holds one reply that has left the queue and counts against the bound.
-    in_hand: Cell<usize>,
-    /// Frames of the requests that are not answered yet.
-    request_bytes: Cell<usize>,
+    replies: RefCell<VecDeque<Begun<D>>>,
+    /// Replies that have been queued and have not left.
+    under_way: Cell<usize>,
+    /// Bytes of their requests that are still held.
+    held_bytes: Cell<usize>,
     ended: Cell<bool>,
     changed: Rc<Event>,
-    /// Raised when nothing more can be sent.
-    pub lost: Flag,
+    activity: Rc<Activity>,
 }
 
 impl<D: Disk> std::fmt::Debug for ReplyQueue<D> {
@@ -66,33 +68,32 @@ impl<D: Disk> std::fmt::Debug for ReplyQueue<D> {
 impl<D: Disk> ReplyQueue<D> {
     /// An empty queue.
     #[must_use]
-    pub(crate) fn new() -> Rc<Self> {
+    pub(crate) fn new(activity: Rc<Activity>) -> Rc<Self> {
         Rc::new(Self {
             replies: RefCell::new(VecDeque::new()),
-            in_hand: Cell::new(0),
-            request_bytes: Cell::new(0),
+            under_way: Cell::new(0),
+            held_bytes: Cell::new(0),
             ended: Cell::new(false),
             changed: Event::new(),
-            lost: Flag::default(),
+            activity,
         })
     }
 
     /// Waits until another request may be read.
     pub(crate) async fn room(&self) {
-        while self.is_full() && !self.lost.is_raised() {
-            self.changed.listen().await;
-        }
+        let room = async {
+            while self.under_way.get() >= REPLIES_MAX || self.held_bytes.get() > HELD_BYTES_MAX {
+                self.changed.listen().await;
+            }
+        };
+        or(room, self.activity.given_up()).await;
     }
 
-    fn is_full(&self) -> bool {
-        self.replies.borrow().len() + self.in_hand.get() >= REPLIES_MAX
-            || self.request_bytes.get() >= REQUEST_BYTES_MAX
-    }
-
-    /// Queues a reply behind those before it; `request_bytes` is the size of the frame that asked for it.
-    pub(crate) fn push(&self, reply: PendingReply<D>, request_bytes: usize) {
-        self.request_bytes.set(self.request_bytes.get() + request_bytes);
-        self.replies.borrow_mut().push_back(Queued { reply, request_bytes });
+    /// Queues a reply behind those before it.
+    pub(crate) fn push(&self, begun: Begun<D>) {
+        self.under_way.set(self.under_way.get() + 1);
+        self.held_bytes.set(self.held_bytes.get() + begun.held_bytes);
+        self.replies.borrow_mut().push_back(begun);
         self.changed.notify();
     }
 
@@ -102,10 +103,11 @@ impl<D: Disk> ReplyQueue<D> {
         self.changed.notify();
     }
 
-    async fn pop(&self) -> Option<Queued<D>> {
+    async fn pop(&self) -> Option<Begun<D>> {
         loop {
-            if let Some(reply) = self.replies.borrow_mut().pop_front() {
-                return Some(reply);
+            let next = self.replies.borrow_mut().pop_front();
+            if next.is_some() {
+                return next;
             }
             if self.ended.get() {
                 return None;
@@ -115,45 +117,49 @@ impl<D: Disk> ReplyQueue<D> {
     }
 
     /// The reply, or the end of waiting for it: a client that is gone must not leave a long poll behind.
-    async fn unless_lost(&self, reply: PendingReply<D>) -> Served<D> {
+    async fn unless_given_up(&self, reply: PendingReply<D>) -> Served<D> {
         let gone = async {
-            self.lost.raised().await;
+            self.activity.given_up().await;
             Served::Close
         };
         or(reply, gone).await
     }
 
-    /// Sends replies until the reader has ended and the queue is empty, or the connection is lost.
-    pub(crate) async fn run(&self, mut path: impl SendPath<D>) {
-        while let Some(Queued { reply, request_bytes }) = self.pop().await {
-            self.in_hand.set(1);
-            let mut answered_bytes = request_bytes;
-            let mut gathered = Gathered::default();
-            let mut go_on = gathered.take(self.unless_lost(reply).await);
+    /// Sends replies until the reader has ended and the queue is empty, or the connection is given up. `sent` is told the bytes
+    /// of each send.
+    pub(crate) async fn run(&self, mut path: impl SendPath<D>, sent: impl Fn(usize)) {
+        while let Some(first) = self.pop().await {
+            let mut gathered = Gathered { held_bytes: first.held_bytes, ..Default::default() };
+            let mut go_on = gathered.take(self.unless_given_up(first.reply).await);
             while go_on && gathered.bytes < GATHER_BYTES {
-                let Some(mut next) = self.replies.borrow_mut().pop_front() else { break };
-                match poll_once(&mut next.reply).await {
-                    Some(served) => {
-                        answered_bytes += next.request_bytes;
-                        go_on = gathered.take(served);
-                    }
-                    None => {
-                        self.replies.borrow_mut().push_front(next);
-                        break;
-                    }
-                }
+                let next = self.replies.borrow_mut().pop_front();
+                let Some(mut next) = next else { break };
+                let Some(served) = poll_once(&mut next.reply).await else {
+                    self.replies.borrow_mut().push_front(next);
+                    break;
+                };
+                gathered.held_bytes += next.held_bytes;
+                go_on = gathered.take(served);
             }
-            let sent = gathered.parts.is_empty() || path.send(&gathered.parts).await.is_ok();
-            self.in_hand.set(0);
-            self.request_bytes.set(self.request_bytes.get() - answered_bytes);
-            if !sent || !go_on {
+            if !gathered.parts.is_empty() {
+                // A client that never reads must not keep the task and its buffers for ever.
+                let given_up = async {
+                    self.activity.given_up().await;
+                    false
+                };
+                let sending = async { path.send(&gathered.parts).await.is_ok() };
+                go_on &= or(sending, given_up).await;
+                sent(gathered.bytes);
+            }
+            if !go_on {
                 break;
             }
+            self.under_way.set(self.under_way.get() - gathered.replies);
+            self.held_bytes.set(self.held_bytes.get() - gathered.held_bytes);
             self.changed.notify();
         }
-        self.lost.raise();
-        self.changed.notify();
-        self.replies.borrow_mut().clear();
+        self.activity.give_up();
+        drop(self.replies.take());
         path.shutdown().await;
     }
 }
@@ -162,17 +168,20 @@ impl<D: Disk> ReplyQueue<D> {
 struct Gathered<D: Disk> {
     parts: Vec<Part<D>>,
     bytes: usize,
+    replies: usize,
+    held_bytes: usize,
 }
 
 impl<D: Disk> Default for Gathered<D> {
     fn default() -> Self {
-        Self { parts: Vec::new(), bytes: 0 }
+        Self { parts: Vec::new(), bytes: 0, replies: 0, held_bytes: 0 }
     }
 }
 
 impl<D: Disk> Gathered<D> {
     /// Takes a finished reply in; false when the connection ends with it.
     fn take(&mut self, served: Served<D>) -> bool {
+        self.replies += 1;
         match served {
             Served::Reply(parts) => {
                 self.bytes += parts.iter().map(|part| part.as_bytes().len()).sum::<usize>();

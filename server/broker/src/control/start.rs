@@ -5,7 +5,7 @@
 //! ```text
 //! start  meta.properties · clean-stop marker consumed · checkpoints read · metadata replayed · all bind · node registered
 //!        unknown directories moved aside · all cores open their logs · all accept · ready
-//! stop   all cores drain and close · metadata log closed · clean-stop marker written last
+//! stop   all cores drain · all cores close · metadata log closed · clean-stop marker written last
 //! ```
 //!
 //! Nothing is served before everything is recovered (P15), and the marker is never written by a node that did not stop whole.
@@ -15,6 +15,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use cluster::{Advertise, Image, LeaderEpochs, MetadataRecord, NodeRegistration};
@@ -46,6 +47,8 @@ const METADATA_CACHE_BYTES: usize = 1 << 20;
 const METADATA_FILES_MAX: usize = 16;
 /// How often the metadata log's checkpoint is looked at.
 const TICK: Duration = Duration::from_secs(1);
+/// Requests that the admin server serves at once.
+const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// How long to leave the admin listener alone that could not accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -126,6 +129,8 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let changes = Changes::default();
     let receiving = receive(caller.clone(), mesh, Rc::clone(&changes));
     platform.spawn(TaskClass::Foreground, Box::pin(receiving));
+    let watching = caller.clone();
+    platform.spawn(TaskClass::Background, Box::pin(async move { watching.watch().await }));
 
     let (control, recovered) = match recover(&platform, &caller, &options).await {
         Ok(found) => found,
@@ -137,6 +142,8 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     };
     let served = serve_node(&control, &options, recovered, &changes, stop, ready).await;
     *control.readiness.borrow_mut() = Readiness::Stopping;
+    // Two rounds: a core that closed its logs first would leave the others' last requests without an answer.
+    control.ask_all(|| Request::Drain).await;
     let replies = control.ask_all(|| Request::Stop).await;
     let closed = control.store.close(platform.now()).await;
     served?;
@@ -354,13 +361,17 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
     let bound = listener.local_address();
     let serving = Rc::clone(control);
     let accepting = async move {
+        let open = Rc::new(());
         loop {
             match listener.accept().await {
+                // Dropping them closes the connection.
+                Ok(_) if Rc::strong_count(&open) > ADMIN_CONNECTIONS_MAX => {}
                 Ok((reader, writer)) => {
-                    let control = Rc::clone(&serving);
+                    let (control, counted) = (Rc::clone(&serving), Rc::clone(&open));
                     let serve = async move {
                         let pages = AdminPages(Rc::clone(&control));
                         admin::serve(&control.platform, reader, writer, &pages).await;
+                        drop(counted);
                     };
                     serving.platform.spawn(TaskClass::Foreground, Box::pin(serve));
                 }
@@ -392,7 +403,9 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             sequence_base: sequence_base(&directory),
             broker_configs: Arc::clone(&self.defaults.broker),
             open_files_max: options.open_files_max / usize::from(self.shard_count),
-            connections_max: options.connections_max.div_ceil(usize::from(self.shard_count)),
+            connections_max: options.connections_max,
+            connection_count: AtomicU32::default(),
+            disk_floor_bytes: options.config.disk_floor.bytes(self.platform.disk_bytes()),
         });
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {
             let core = core.0;

@@ -105,16 +105,34 @@ fn progress_of(ends: &Ends) -> LogProgress {
     }
 }
 
+/// What became of a batch in the log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Landed {
+    /// It was appended.
+    Appended {
+        /// Records in it.
+        record_count: u32,
+    },
+    /// It is a retry of one that is here already.
+    Duplicate,
+}
+
 /// An append that has happened and waits to be safe.
 #[derive(Debug)]
 pub struct PendingAck {
     produced: Produced,
+    landed: Landed,
     /// `None` under acks=0: nobody waits.
     receiver: Option<OnceReceiver<ProduceOutcome>>,
     timeout: Duration,
 }
 
 impl PendingAck {
+    /// What became of the batch.
+    pub fn landed(&self) -> Landed {
+        self.landed
+    }
+
     /// Ends when the batch is as safe as its producer asked for, or it is known that it will not be in time.
     pub async fn outcome(self) -> Result<Produced, ProduceRefusal> {
         let Some(receiver) = self.receiver else { return Ok(self.produced) };
@@ -188,6 +206,16 @@ impl<P: Platform> PartitionDriver<P> {
         self.leader.borrow().epoch()
     }
 
+    /// Batches that wait for their acknowledgement.
+    pub fn produce_waiter_count(&self) -> usize {
+        self.leader.borrow().produce_waiter_count()
+    }
+
+    /// Idempotent producers remembered.
+    pub fn producer_count(&self) -> usize {
+        self.producers.borrow().len()
+    }
+
     /// What may be seen.
     pub fn read_view(&self, isolation: Isolation) -> ReadView {
         self.leader.borrow().read_view(isolation)
@@ -220,14 +248,17 @@ impl<P: Platform> PartitionDriver<P> {
                 AppendDecision::Refuse(refusal) => return Err(refusal.into()),
                 AppendDecision::Duplicate(original) => {
                     let produced = self.produced(original.base_offset);
-                    return Ok(self.pend(produced, original.last_offset, Written::Before, terms));
+                    return Ok(self.pend(produced, original.last_offset, Landed::Duplicate, terms));
                 }
                 AppendDecision::Append => {}
             }
             match self.append(&admitted) {
                 Ok(appended) => {
                     let produced = self.produced(appended.base_offset);
-                    return Ok(self.pend(produced, appended.last_offset, Written::Now, terms));
+                    let delta = admitted.header.last_offset_delta;
+                    let record_count = u32::try_from(delta).unwrap_or(0).saturating_add(1);
+                    let landed = Landed::Appended { record_count };
+                    return Ok(self.pend(produced, appended.last_offset, landed, terms));
                 }
                 Err(AppendError::Full { .. }) => self.disk_to_catch_up().await,
                 Err(error) => return Err(error.into()),
@@ -259,19 +290,23 @@ impl<P: Platform> PartitionDriver<P> {
         &self,
         produced: Produced,
         last_offset: Offset,
-        written: Written,
+        landed: Landed,
         terms: &admission::Terms,
     ) -> PendingAck {
         let timeout = terms.timeout;
         let Some(acks) = terms.acks else {
-            return PendingAck { produced, receiver: None, timeout };
+            return PendingAck { produced, landed, receiver: None, timeout };
+        };
+        let written = match landed {
+            Landed::Appended { .. } => Written::Now,
+            Landed::Duplicate => Written::Before,
         };
         let token = self.token();
         let (sender, receiver) = once();
         self.acks.borrow_mut().insert(token, sender);
         let deadline = self.platform.monotonic().saturating_add(timeout);
         self.step(Input::Wait(ProduceWaiter { token, acks, written, last_offset, deadline }));
-        PendingAck { produced, receiver: Some(receiver), timeout }
+        PendingAck { produced, landed, receiver: Some(receiver), timeout }
     }
 
     /// Reads what is there for one entry of a Fetch request; never waits for more to arrive.

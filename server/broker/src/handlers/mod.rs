@@ -24,7 +24,7 @@ use wire::{
     Response, ResponseHeader, encode_response,
 };
 
-use crate::connection::{PendingReply, Served};
+use crate::connection::{Begun, PendingReply, Served};
 use crate::context::RequestContext;
 use crate::mesh_call::Message;
 use crate::metrics::RequestKey;
@@ -158,11 +158,12 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     shard: &Rc<Shard<P, M>>,
     context: &mut RequestContext,
     frame: Bytes,
-) -> Result<PendingReply<P::Disk>, BadRequest> {
+) -> Result<Begun<P::Disk>, BadRequest> {
     let (header, body) = match RequestHeader::decode(&frame) {
         Ok(decoded) => decoded,
         Err(HeaderError::ApiVersionsTooNew { correlation_id, .. }) => {
-            return Ok(unsupported_api_versions(shard, context, correlation_id));
+            let reply = unsupported_api_versions(shard, context, correlation_id);
+            return Ok(Begun { reply, held_bytes: 0 });
         }
         Err(error) => return Err(error.into()),
     };
@@ -180,8 +181,8 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     if call.api == ApiKey::Produce {
         return produce::begin(call, body).await;
     }
-    let (api, version) = (call.api, call.version);
-    Ok(Box::pin(async move {
+    let (api, version, held_bytes) = (call.api, call.version, body.len());
+    let reply: PendingReply<P::Disk> = Box::pin(async move {
         let shard = Rc::clone(&call.shard);
         let peer = call.context.peer;
         match serve(call, &body).await {
@@ -192,7 +193,8 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
                 Served::Close
             }
         }
-    }))
+    });
+    Ok(Begun { reply, held_bytes })
 }
 
 /// The one answer to a version of ApiVersions that is not known here.

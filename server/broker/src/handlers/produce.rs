@@ -18,7 +18,7 @@ use wire::produce::{
 use wire::{ErrorCode, Message as _};
 
 use crate::calls::{EntrySlot, ProduceAnswer, ProduceEntry, ZstdAllowed};
-use crate::connection::{PendingReply, Served};
+use crate::connection::{Begun, PendingReply, Served};
 use crate::context::{Operation, Resource};
 use crate::drivers::admission::Terms;
 use crate::error_code::ToErrorCode;
@@ -50,7 +50,7 @@ struct Plan {
 pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     call: Call<P, M>,
     body: Bytes,
-) -> Result<PendingReply<P::Disk>, BadRequest> {
+) -> Result<Begun<P::Disk>, BadRequest> {
     let (api, version) = (call.api, call.version);
     let request = ProduceRequest::decode(version, &body).map_err(|error| BadRequest::Body {
         api,
@@ -65,15 +65,20 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     };
     let plan = plan(&call, &request, &body, acks.err());
     drop(request);
+    // What this core appends is copied before this returns; what another core appends stays in the frame until then.
+    let here = call.shard.index();
+    let is_held = plan.entries.iter().any(|(owner, _)| *owner != here);
+    let held_bytes = if is_held { body.len() } else { 0 };
     drop(body);
     let under_way = call.shard.begin_produce(&terms, plan.entries).await;
     let (topics, refused) = (plan.topics, plan.refused);
-    Ok(Box::pin(async move {
+    let reply: PendingReply<P::Disk> = Box::pin(async move {
         let mut answers = under_way.answers().await;
         answers.extend(refused);
         answers.sort_by_key(|answer| answer.slot);
-        reply(&call, &terms, topics, answers)
-    }))
+        answer(&call, &terms, topics, answers)
+    });
+    Ok(Begun { reply, held_bytes })
 }
 
 /// PR-1: acks is 0, 1 or -1.
@@ -160,7 +165,7 @@ fn refuse_transactions(request: &ProduceRequest<'_>) -> Option<ProduceRefusal> {
     refused.then_some(ProduceRefusal::TransactionalIdAuthorization)
 }
 
-fn reply<P: Platform, M: Mesh<Message>>(
+fn answer<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     terms: &Terms,
     topics: Vec<TopicEcho>,

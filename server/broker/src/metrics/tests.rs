@@ -43,8 +43,10 @@ fn counters_only_grow_and_gauges_stop_at_zero() {
     metrics.connections.decrement();
     assert_eq!(metrics.connections.get(), 0);
     metrics.connections.increment();
-    metrics.connections.increment();
-    metrics.connections.decrement();
+    {
+        let _held = metrics.connections.hold();
+        assert_eq!(metrics.connections.get(), 2);
+    }
     assert_eq!(metrics.connections.get(), 1);
 }
 

@@ -69,7 +69,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             let seen = seen_ends(plan.isolation, &answers);
             // What was read holds buffers in memory, and the wait may be as long as the client likes.
             drop(answers);
-            if self.wait_for_more(plan, &seen, left).await == Waited::NoRoom {
+            let parked = self.metrics().fetches_parked.hold();
+            let waited = self.wait_for_more(plan, &seen, left).await;
+            drop(parked);
+            if waited == Waited::NoRoom {
                 return spend(plan.bytes_max, self.read_plan(plan).await);
             }
             if !pause.is_zero() {

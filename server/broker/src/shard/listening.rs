@@ -1,18 +1,20 @@
 //! The client listeners of a core, and the connections they brought.
 //!
-//! Owns binding, the accept loops and the count of live connections. Binding and accepting are two steps: nothing is served
+//! Owns binding, the accept loops and the live connections: their bound, and the end of those that are silent. Binding and accepting are two steps: nothing is served
 //! before every log of the node is recovered, and the port is known before it is advertised.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use commitlog::TaskClass;
 use futures_lite::future::or;
 
 use crate::calls::ListenAt;
-use crate::connection;
+use crate::connection::{self, Activity};
 use crate::context::ListenerName;
 use crate::mesh_call::Message;
 use crate::platform::{Listener, Mesh, Platform};
@@ -21,21 +23,28 @@ use crate::sync::Event;
 
 /// How long to leave a listener alone that could not accept: files run out and come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// At most one line about refused connections in this time; the metric counts them all.
-const REFUSED_LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// How long connections may take to finish when the core stops.
-const DRAIN_TIME: Duration = Duration::from_secs(6);
+/// At most one line in this time about connections that cannot be taken in; metrics count them all.
+const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Listeners that are bound, and what came through them.
 pub(super) struct Listening<P: Platform> {
     bound: RefCell<Vec<(ListenerName, P::Listener)>>,
-    connections: Cell<usize>,
+    /// Connections being served, by a number that is never used again.
+    live: RefCell<BTreeMap<u64, Rc<Activity>>>,
+    next_number: Cell<u64>,
     ended: Rc<Event>,
+    refusal_logged_at: Cell<Option<Duration>>,
 }
 
 impl<P: Platform> Default for Listening<P> {
     fn default() -> Self {
-        Self { bound: RefCell::new(Vec::new()), connections: Cell::new(0), ended: Rc::default() }
+        Self {
+            bound: RefCell::default(),
+            live: RefCell::default(),
+            next_number: Cell::new(0),
+            ended: Rc::default(),
+            refusal_logged_at: Cell::new(None),
+        }
     }
 }
 
@@ -59,25 +68,36 @@ impl<P: Platform> Listening<P> {
     }
 }
 
-/// Counts a connection for as long as it lives, however it ends.
-struct Counted<P: Platform, M: Mesh<Message>>(Rc<Shard<P, M>>);
+/// A connection's place among those of this node, for as long as it lives, however it ends.
+struct Place<P: Platform, M: Mesh<Message>> {
+    shard: Rc<Shard<P, M>>,
+    number: u64,
+}
 
-impl<P: Platform, M: Mesh<Message>> Counted<P, M> {
-    fn new(shard: &Rc<Shard<P, M>>) -> Self {
-        let count = &shard.listening.connections;
-        count.set(count.get() + 1);
+impl<P: Platform, M: Mesh<Message>> Place<P, M> {
+    /// `None` where the node has `max.connections` already.
+    fn take(shard: &Rc<Shard<P, M>>, activity: &Rc<Activity>) -> Option<Self> {
+        let maximum = shard.state.connections_max;
+        let taken = shard.state.connection_count.fetch_add(1, Ordering::Relaxed);
+        let number = shard.listening.next_number.get();
+        shard.listening.next_number.set(number + 1);
+        shard.listening.live.borrow_mut().insert(number, Rc::clone(activity));
+        // From here on dropping it gives the place back.
+        let place = Self { shard: Rc::clone(shard), number };
+        if usize::try_from(taken).is_ok_and(|taken| taken >= maximum) {
+            shard.metrics.connections_refused.increment();
+            return None;
+        }
         shard.metrics.connections_accepted.increment();
-        shard.metrics.connections.set(count.get() as u64);
-        Self(Rc::clone(shard))
+        Some(place)
     }
 }
 
-impl<P: Platform, M: Mesh<Message>> Drop for Counted<P, M> {
+impl<P: Platform, M: Mesh<Message>> Drop for Place<P, M> {
     fn drop(&mut self) {
-        let count = &self.0.listening.connections;
-        count.set(count.get() - 1);
-        self.0.metrics.connections.set(count.get() as u64);
-        self.0.listening.ended.notify();
+        self.shard.state.connection_count.fetch_sub(1, Ordering::Relaxed);
+        self.shard.listening.live.borrow_mut().remove(&self.number);
+        self.shard.listening.ended.notify();
     }
 }
 
@@ -92,7 +112,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             };
             self.platform.spawn(TaskClass::Foreground, Box::pin(accepting));
         }
-        self.spawn_ticker();
+        self.spawn_clockwork();
     }
 
     /// Takes nothing new and waits, not for ever, until what is under way has been answered.
@@ -100,11 +120,33 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.stopping.raise();
         self.listening.bound.take();
         let idle = async {
-            while self.listening.connections.get() > 0 {
+            while self.connection_count() > 0 {
                 self.listening.ended.listen().await;
             }
         };
-        or(idle, self.platform.sleep(DRAIN_TIME)).await;
+        or(idle, self.platform.sleep(self.state.config.shutdown_timeout)).await;
+    }
+
+    /// Connections being served here.
+    pub(super) fn connection_count(&self) -> usize {
+        self.listening.live.borrow().len()
+    }
+
+    /// Ends connections on which nothing has moved for `connections.max.idle.ms`.
+    pub(super) fn end_idle_connections(&self, now: Duration) {
+        let idle_max = self.state.config.connection_idle_max;
+        let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
+        for activity in live {
+            activity.expire(now, idle_max);
+        }
+    }
+
+    fn log_refusal(&self, say: impl FnOnce()) {
+        let (now, logged_at) = (self.platform.monotonic(), &self.listening.refusal_logged_at);
+        if logged_at.get().is_none_or(|at| now.saturating_sub(at) >= REFUSAL_LOG_INTERVAL) {
+            logged_at.set(Some(now));
+            say();
+        }
     }
 }
 
@@ -113,34 +155,33 @@ async fn accept_all<P: Platform, M: Mesh<Message>>(
     name: ListenerName,
     listener: P::Listener,
 ) {
-    let mut refused_at: Option<Duration> = None;
     loop {
-        match listener.accept().await {
-            Ok(_) if shard.listening.connections.get() >= shard.state.connections_max => {
-                shard.metrics.connections_refused.increment();
-                let now = shard.platform.monotonic();
-                if refused_at.is_none_or(|at| now.saturating_sub(at) >= REFUSED_LOG_INTERVAL) {
-                    refused_at = Some(now);
-                    let bound = shard.state.connections_max;
-                    tracing::warn!(listener = %name.0, bound, "connection refused: this core has as many as max.connections and the limit of open files allow");
-                }
-                shard.platform.yield_if_needed().await;
-            }
-            Ok((reader, writer)) => {
-                let (serving, name) = (Rc::clone(&shard), name.clone());
-                let counted = Counted::new(&shard);
-                shard.platform.spawn(
-                    TaskClass::Foreground,
-                    Box::pin(async move {
-                        connection::serve(serving, name, reader, writer).await;
-                        drop(counted);
-                    }),
-                );
-            }
+        let (reader, writer) = match listener.accept().await {
+            Ok(halves) => halves,
             Err(error) => {
-                tracing::warn!(listener = %name.0, %error, "cannot accept connections, trying again");
+                shard.log_refusal(|| {
+                    tracing::warn!(listener = %name.0, %error, "cannot accept connections, trying again");
+                });
                 shard.platform.sleep(ACCEPT_PAUSE).await;
+                continue;
             }
-        }
+        };
+        let activity = Activity::new(shard.platform.monotonic());
+        let Some(place) = Place::take(&shard, &activity) else {
+            shard.log_refusal(|| {
+                let maximum = shard.state.connections_max;
+                tracing::warn!(listener = %name.0, maximum, "connection refused: the node has as many as max.connections and the limit of open files allow");
+            });
+            shard.platform.yield_if_needed().await;
+            continue;
+        };
+        let (serving, name) = (Rc::clone(&shard), name.clone());
+        shard.platform.spawn(
+            TaskClass::Foreground,
+            Box::pin(async move {
+                connection::serve(serving, name, activity, (reader, writer)).await;
+                drop(place);
+            }),
+        );
     }
 }

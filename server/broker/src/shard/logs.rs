@@ -25,6 +25,7 @@ use crate::metrics::CoreMetrics;
 use crate::node_state::NodeState;
 use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
+use crate::shard::disk_floor::DiskSpace;
 use crate::shard::listening::Listening;
 use crate::shard::producer_ids::ProducerIds;
 use crate::sync::{Flag, join};
@@ -79,6 +80,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             metrics: CoreMetrics::default(),
             stopping: Flag::default(),
             listening,
+            disk_space: DiskSpace::default(),
             bad_input: RefCell::default(),
         });
         let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));
@@ -165,6 +167,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let partition = TopicPartition { topic_id: topic.id, partition: *index };
         match self.open_partition(wanted).await {
             Ok(driver) => {
+                self.offline.borrow_mut().remove(&partition);
                 self.partitions.borrow_mut().insert(partition, driver);
             }
             Err(detail) => {
@@ -226,9 +229,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.offline.borrow_mut().retain(|partition, _| partition.topic_id != topic_id);
     }
 
-    /// Ends every leadership and closes the logs, so that the next start finds everything in order.
+    /// Ends every leadership and closes the logs, so that the next start finds everything in order. Order: after
+    /// [`Shard::drain`] of every core.
     pub(super) async fn stop(&self) {
-        self.drain().await;
+        self.stopping().raise();
         let drivers: Vec<_> =
             self.partitions.borrow_mut().drain().map(|(_, driver)| driver).collect();
         for driver in &drivers {

@@ -3,6 +3,7 @@
 //! Owns the drivers of the partitions that live here, the image this core goes by, and the counters. Nothing else touches them:
 //! other cores ask through the mesh. It never decides who leads or what exists; images say so.
 
+mod disk_floor;
 mod fetching;
 mod listening;
 mod logs;
@@ -40,8 +41,8 @@ use crate::sync::Flag;
 
 /// How often a core looks at its deadlines and checkpoints.
 const TICK: Duration = Duration::from_millis(100);
-/// How often idle producers are looked for.
-const PRODUCER_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// How often silent connections and idle producers are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// At most one line about bad input in this time; the rest is counted.
 const BAD_INPUT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -61,6 +62,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     metrics: CoreMetrics,
     stopping: Flag,
     listening: listening::Listening<P>,
+    disk_space: disk_floor::DiskSpace,
     bad_input: RefCell<BTreeMap<BadInputKind, BadInput>>,
 }
 
@@ -226,8 +228,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let (busy, running) = self.platform.busy();
         metrics.busy.raise_to_time(busy);
         metrics.running.raise_to_time(running);
+        metrics.connections.set(self.connection_count() as u64);
         metrics.partitions.set(self.partitions.borrow().len() as u64);
         let store = self.store.counters();
+        metrics.disk_reads.raise_to(store.reads);
+        metrics.disk_read_bytes.raise_to(store.read_bytes);
+        metrics.io_errors.raise_to(store.io_errors);
         metrics.disk_writes.raise_to(store.writes);
         metrics.disk_written_bytes.raise_to(store.written_bytes);
         metrics.syncs.raise_to(store.syncs);
@@ -237,6 +243,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let partitions = self.partitions.borrow();
         let failed = partitions.values().filter(|driver| driver.log().failure().is_some()).count();
         metrics.logs_failed.set((failed + self.offline.borrow().len()) as u64);
+        let waiting: usize = partitions.values().map(|driver| driver.produce_waiter_count()).sum();
+        metrics.produces_waiting.set(waiting as u64);
+        let producers: usize = partitions.values().map(|driver| driver.producer_count()).sum();
+        metrics.producers.set(producers as u64);
+        metrics.mesh_full.raise_to(self.caller.full_count());
+        metrics.panics.raise_to(self.platform.panic_count());
         metrics.snapshot(self.index().to_string())
     }
 
@@ -247,9 +259,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             self.platform.sleep(TICK).await;
             let now = self.platform.monotonic();
             let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
-            let sweeps = now.saturating_sub(swept_at) >= PRODUCER_SWEEP_INTERVAL;
+            let sweeps = now.saturating_sub(swept_at) >= SWEEP_INTERVAL;
             if sweeps {
                 swept_at = now;
+                self.end_idle_connections(now);
             }
             for driver in drivers {
                 driver.tick(now);
@@ -258,6 +271,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 }
                 self.platform.yield_if_needed().await;
             }
+            self.look_at_disk_space(now).await;
             let now = self.platform.now();
             if self.store.checkpoint_due(now) {
                 self.write_checkpoint().await;
@@ -265,8 +279,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    fn spawn_ticker(self: &Rc<Self>) {
+    fn spawn_clockwork(self: &Rc<Self>) {
         let task = Rc::clone(self).tick();
         self.platform.spawn(TaskClass::Background, Box::pin(task));
+        let caller = self.caller.clone();
+        self.platform.spawn(TaskClass::Background, Box::pin(async move { caller.watch().await }));
     }
 }

@@ -7,7 +7,7 @@ use record::ShardIndex;
 
 use crate::calls::{EntrySlot, ProduceAnswer, ProduceCall, ProduceEntry, Reply, Request};
 use crate::drivers::admission::Terms;
-use crate::drivers::partition::PendingAck;
+use crate::drivers::partition::{Landed, PendingAck};
 use crate::mesh_call::{Message, PendingCall};
 use crate::platform::{Mesh, Platform};
 use crate::refusal::ProduceRefusal;
@@ -55,17 +55,29 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let mut appended = Vec::new();
         for entry in entries {
             let outcome = match self.owned(entry.partition) {
+                Owned::Here(_) if self.is_disk_low() => Err(self.refuse_for_disk()),
                 Owned::Here(driver) => driver.produce(&entry.records, terms).await,
                 Owned::Offline(detail) => Err(ProduceRefusal::Storage { detail }),
                 Owned::NotHere => Err(ProduceRefusal::NotLeader),
             };
-            if outcome.is_ok() {
-                self.metrics().appended_batches.increment();
-                self.metrics().appended_bytes.add(entry.records.len() as u64);
+            if let Ok(pending) = &outcome {
+                self.count_append(pending.landed(), entry.records.len());
             }
             appended.push((entry.slot, outcome));
         }
         appended
+    }
+
+    fn count_append(&self, landed: Landed, bytes: usize) {
+        let metrics = self.metrics();
+        match landed {
+            Landed::Appended { record_count } => {
+                metrics.appended_batches.increment();
+                metrics.appended_records.add(u64::from(record_count));
+                metrics.appended_bytes.add(bytes as u64);
+            }
+            Landed::Duplicate => metrics.duplicate_batches.increment(),
+        }
     }
 
     /// The append half of a call that another core forwarded.

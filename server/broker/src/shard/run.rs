@@ -35,6 +35,7 @@ pub async fn run_data_core<P: Platform, M: Mesh<Message>>(platform: P, mesh: M) 
                 };
             }
             // The node gives up before this core has opened anything.
+            Request::Drain => caller.answer(from, id, Reply::Done).await,
             Request::Stop => return caller.answer(from, id, Reply::Done).await,
             other => tracing::error!("a data core was asked before it was opened: {other:?}"),
         }

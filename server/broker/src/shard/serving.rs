@@ -1,6 +1,6 @@
 //! The receive loop of a data core: what other cores and the control executor ask of it.
 //!
-//! Owns the loop and its promise: it never waits. Replies go straight to whoever awaits them; Produce calls of one sender go
+//! Owns the loop and its promise: it never waits, but for the very last call. Replies go straight to whoever awaits them; Produce calls of one sender go
 //! through one queue, so that a connection's appends keep their order; everything else runs as a task of its own.
 
 use std::collections::HashMap;
@@ -84,6 +84,11 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         }
         Request::Apply(change) => {
             shard.apply(&change).await;
+            Reply::Done
+        }
+        // As a task, like everything that waits: replies of other cores are part of what is under way.
+        Request::Drain => {
+            shard.drain().await;
             Reply::Done
         }
         Request::Metrics => Reply::Metrics(Box::new(shard.metrics_snapshot())),

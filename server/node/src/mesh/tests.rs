@@ -113,6 +113,7 @@ fn what_was_sent_arrives_after_the_sender_is_gone_and_then_the_mesh_is_closed() 
             assert_eq!(numbers, [0, 0, 1, 1, 2, 2]);
             assert_eq!(mesh.receive().await, None);
             assert_eq!(mesh.try_send(MeshIndex(0), 5), Err(5), "nobody is there");
+            assert!(mesh.has_left(MeshIndex(0)) && !mesh.has_left(MeshIndex(1)));
         } else {
             for number in 0..3 {
                 mesh.try_send(MeshIndex(1), number).unwrap();
@@ -131,6 +132,7 @@ fn a_seat_that_was_given_up_does_not_keep_the_others_waiting() {
                 run_local(async move {
                     let mesh = seat.join().await;
                     assert_eq!(mesh.try_send(MeshIndex(0), 1), Err(1));
+                    assert!(mesh.has_left(MeshIndex(0)));
                     let other = MeshIndex(3 - mesh.index().0);
                     mesh.try_send(other, 2).unwrap();
                     assert_eq!(mesh.receive().await, Some((other, 2)));
@@ -160,6 +162,45 @@ fn a_silent_core_costs_a_busy_pair_nothing_however_long_they_talk() {
                 }
             }
             _ => assert_eq!(mesh.receive().await, None),
+        }
+    });
+}
+
+#[test]
+fn a_call_ends_when_its_core_leaves_without_an_answer() {
+    use crate::disk::GlommioDisk;
+    use crate::platform::CorePlatform;
+    use crate::testing::TempDir;
+    use broker::calls::Request;
+    use broker::mesh_call::{CallError, Caller};
+    use futures_lite::future::or;
+
+    let directory = TempDir::new();
+    let path = directory.path();
+    let core = async |mesh: CoreMesh<broker::Message>| match mesh.index() {
+        MeshIndex(0) => {
+            let caller = Caller::new(CorePlatform::new(GlommioDisk::new(path)), mesh.clone());
+            // That a core has left is found out by who receives.
+            let receiving = async { while mesh.receive().await.is_some() {} };
+            let asking = async {
+                let gone = CallError { to: MeshIndex(1) };
+                let asked = caller.ask(MeshIndex(1), Request::Metrics).await;
+                assert_eq!(asked.map(drop), Err(gone), "taken and never answered");
+                let asked = caller.ask(MeshIndex(1), Request::Metrics).await;
+                assert_eq!(asked.map(drop), Err(gone), "never taken");
+            };
+            or(asking, or(caller.watch(), receiving)).await;
+        }
+        MeshIndex(1) => assert!(mesh.receive().await.is_some()),
+        // Stays to the end: the mesh as a whole is open.
+        _ => assert!(mesh.receive().await.is_none()),
+    };
+    thread::scope(|scope| {
+        for seat in seats(CORES, 8) {
+            let core = &core;
+            scope.spawn(move || {
+                run_local(async move { core(seat.join().await).await }).unwrap();
+            });
         }
     });
 }

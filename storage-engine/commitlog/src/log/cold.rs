@@ -9,6 +9,7 @@ use record::batch::HEADER_BYTES;
 use record::{BatchHeader, Crc, EpochTable, LeaderEpoch, Offset};
 
 use crate::disk::{Disk, DiskError, DiskFile, DiskResult, IO_BYTES_MAX, OpenMode};
+use crate::durability::count;
 use crate::executor::Executor;
 use crate::local::join_all;
 use crate::log::LogInner;
@@ -189,7 +190,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 start += bytes;
             }
             for (at, result) in join_all(transfers).await {
-                let buffer = result?;
+                let counters = &self.shared.counters;
+                let buffer = result.inspect_err(|_| count(&counters.io_errors, 1))?;
+                count(&counters.reads, 1);
+                count(&counters.read_bytes, buffer.len() as u64);
                 let from = pieces.end().saturating_sub(at);
                 let until = (at + buffer.len() as u64).min(to).saturating_sub(at);
                 if at > pieces.end() || until <= from {

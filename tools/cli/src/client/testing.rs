@@ -138,6 +138,14 @@ impl Platform for TestPlatform {
         (Duration::ZERO, self.executor.now())
     }
 
+    fn disk_bytes(&self) -> u64 {
+        0
+    }
+
+    fn panic_count(&self) -> u64 {
+        0
+    }
+
     fn resident_bytes(&self) -> u64 {
         0
     }
