@@ -205,3 +205,40 @@ fn a_client_cannot_fill_the_memory_with_requests_behind_a_long_poll() {
     assert!(node.stop().success());
     drop(std::fs::remove_dir_all(&data_dir));
 }
+
+/// Produce v3 of one batch to partition 0; the error it is answered with.
+fn produce(client: &mut TcpStream, topic: &str, batch: &[u8]) -> i16 {
+    let mut body = (-1_i16).to_be_bytes().to_vec();
+    body.extend((-1_i16).to_be_bytes());
+    body.extend(30_000_i32.to_be_bytes());
+    body.extend(1_i32.to_be_bytes());
+    body.extend(i16::try_from(topic.len()).unwrap().to_be_bytes());
+    body.extend(topic.as_bytes());
+    body.extend(1_i32.to_be_bytes());
+    body.extend(0_i32.to_be_bytes());
+    body.extend(i32::try_from(batch.len()).unwrap().to_be_bytes());
+    body.extend(batch);
+    client.write_all(&frame(0, 3, &body)).unwrap();
+    let answer = answer(client);
+    // Correlation id, one topic and its name, one partition and its index.
+    let at = 4 + 4 + 2 + topic.len() + 4 + 4;
+    i16::from_be_bytes(answer[at..at + 2].try_into().unwrap())
+}
+
+#[test]
+fn a_disk_below_its_floor_takes_no_records_and_the_node_goes_on() {
+    const KAFKA_STORAGE_ERROR: i16 = 56;
+    let data_dir = data_dir("floor");
+    let floor = format!("disk.floor.bytes={}", i64::MAX);
+    let node = start(&data_dir, &[&floor]);
+    wait_until("seen", || node.metric("corelog_disk_below_floor") > 0.0);
+    let mut client = TcpStream::connect(&node.kafka).unwrap();
+    create_by_name(&mut client, "orders");
+    assert_eq!(produce(&mut client, "orders", &[0; 70]), KAFKA_STORAGE_ERROR);
+    assert!(node.stop().success());
+    let node = start(&data_dir, &["disk.floor.bytes=0"]);
+    let mut client = TcpStream::connect(&node.kafka).unwrap();
+    assert_ne!(produce(&mut client, "orders", &[0; 70]), KAFKA_STORAGE_ERROR);
+    assert!(node.stop().success());
+    drop(std::fs::remove_dir_all(&data_dir));
+}
