@@ -143,7 +143,11 @@ impl<P: Platform> Incoming<P> {
                 Ok(begun) => self.queue.push(begun),
                 Err(bad) => return EndReason::Request(bad),
             }
-            if or(async { Some(self.queue.room().await) }, self.abandoned(shard)).await.is_none() {
+            let room = async {
+                self.queue.room().await;
+                Some(())
+            };
+            if or(room, self.abandoned(shard)).await.is_none() {
                 return EndReason::Closed;
             }
             if self.activity.is_given_up() {
