@@ -133,8 +133,11 @@ pub(crate) async fn next_good<D: Disk, E: Executor>(
         if next == stream.limit() {
             return Ok(None);
         }
+        // Length and last offset must agree on it: a flipped length alone may lead to a batch further on, and every good
+        // batch between would be taken for damaged.
+        let claimed = offsets.start.0.saturating_add(i64::from(header.last_offset_delta) + 1);
         if let FoundBatch::Batch(follower) = stream.find(executor, next).await?
-            && follower.base_offset > offsets.start
+            && follower.base_offset == Offset(claimed)
             && follower.next_offset() <= offsets.end
         {
             return Ok(Some((next, follower.base_offset)));
