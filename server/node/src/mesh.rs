@@ -194,6 +194,10 @@ impl<Message: Send + 'static> Mesh<Message> for CoreMesh<Message> {
     fn try_send(&self, to: MeshIndex, message: Message) -> Result<(), Message> {
         let peer = self.shared.peers.get(usize::from(to.0)).and_then(Option::as_ref);
         let peer = peer.expect("a core sends to another core of its own mesh");
+        // It leaves one end after the other: between the two a queue that nobody will read still takes messages.
+        if peer.is_closed.get() {
+            return Err(message);
+        }
         match peer.sender.try_send(message) {
             Ok(()) => Ok(()),
             Err(GlommioError::WouldBlock(ResourceType::Channel(message))) => Err(message),
