@@ -6,6 +6,7 @@ port, every later start of the same `Broker` the same one: clients must find it 
 """
 
 import atexit
+import os
 import random
 import re
 import signal
@@ -88,6 +89,11 @@ class Broker:
         """Where the partitions' directories are; both kinds lay them out alike."""
         return self.data_dir / "topics"
 
+    def _environment(self) -> dict[str, str]:
+        """Ours reads every CORELOG_ variable as an option and refuses what is none: those of these scripts stay with them."""
+        of_scripts = "CORELOG_" if self.launch.is_corelog else "\0"
+        return {name: text for name, text in os.environ.items() if not name.startswith(of_scripts)}
+
     def start(self) -> float:
         """Starts the process and returns the seconds from exec to ready."""
         assert self.process is None, "the broker already runs"
@@ -103,6 +109,7 @@ class Broker:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
+            env=self._environment(),
         )
         atexit.register(kill_quietly, self.process)
         threading.Thread(target=self._drain, args=(self.process,), daemon=True).start()
