@@ -12,6 +12,8 @@ mode=${1:-quick}
 python=${CORELOG_CACHE:-$HOME/.cache/corelog}/conformance-venv/bin/python
 broker=()
 [ -z "${CORELOG_BIN:-}" ] || broker=(--corelog "$CORELOG_BIN")
+# A node takes every CORELOG_ variable for an option and refuses what is none.
+unset CORELOG_BIN
 
 case $mode in
   quick) clients=() files=(--records 100000) kills=(--records 100000 --kills 5) bound=1200 ;;
