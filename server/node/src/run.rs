@@ -20,6 +20,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use futures_lite::FutureExt;
+use futures_lite::future::or;
 use glommio::{LocalExecutor, LocalExecutorBuilder, Placement, PoolPlacement};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -247,8 +248,15 @@ impl CorePlan {
         run_watched(&executor, async move {
             let disk = GlommioDisk::with_free_list(&self.data_dir, self.free_list_bytes_max);
             disk.prime().await.map_err(|error| unusable(&self.data_dir, &error))?;
+            // A core that could not start may leave the others waiting for its seat: then the stop that it caused ends them.
+            let joined = async { Some(seat.join().await) };
+            let stopped = async {
+                stop.requested().await;
+                None
+            };
+            let Some(mesh) = or(joined, stopped).await else { return Ok(ExitReason::Done) };
             let context = CoreContext {
-                mesh: seat.join().await,
+                mesh,
                 platform: CorePlatform::new(disk),
                 stop,
                 shard_count: self.shard_count,
