@@ -32,7 +32,7 @@ use crate::lock::DirectoryLock;
 use crate::mesh::{CoreMesh, MeshSeat, seats};
 use crate::platform::{CorePlatform, panic_text};
 use crate::preflight::{self, DirectoryKind, StartError};
-use crate::pulse::{Watch, counted};
+use crate::pulse::{Pulse, Watch, counted};
 use crate::signals::{Blocked, Signals};
 use crate::stop::StopSignal;
 use crate::topology::{self, ShardCount};
@@ -40,6 +40,8 @@ use crate::topology::{self, ShardCount};
 /// How long a task of no urgency may run before it is asked to give way. glommio's own value, 100 ms, would let a polite
 /// background task delay a request by half a second.
 const PREEMPT_SLICE: Duration = Duration::from_micros(200);
+/// How often a core looks for the others while it joins them.
+const JOIN_LOOK: Duration = Duration::from_millis(2);
 /// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting.
 const BLOCKING_THREADS: usize = 2;
 /// The control executor and client commands move little.
@@ -249,12 +251,20 @@ impl CorePlan {
             let disk = GlommioDisk::with_free_list(&self.data_dir, self.free_list_bytes_max);
             disk.prime().await.map_err(|error| unusable(&self.data_dir, &error))?;
             // A core that could not start may leave the others waiting for its seat: then the stop that it caused ends them.
+            // The runtime looks for a peer that connects only when something else wakes it, and may miss the notice of it.
+            let looking = glommio::spawn_local(counted(&Pulse::current(), async {
+                loop {
+                    glommio::timer::sleep(JOIN_LOOK).await;
+                }
+            }));
             let joined = async { Some(seat.join().await) };
             let stopped = async {
                 stop.requested().await;
                 None
             };
-            let Some(mesh) = or(joined, stopped).await else { return Ok(ExitReason::Done) };
+            let joined = or(joined, stopped).await;
+            looking.cancel().await;
+            let Some(mesh) = joined else { return Ok(ExitReason::Done) };
             let context = CoreContext {
                 mesh,
                 platform: CorePlatform::new(disk),
