@@ -2,7 +2,6 @@
 //!
 //! Owns the pairing of cores with logs and clocks. Drivers move bytes and wait; cores decide.
 
-pub(crate) mod abort;
 pub mod admission;
 mod metadata_batch;
 pub mod metadata_log;

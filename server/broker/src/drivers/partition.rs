@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use commitlog::{
     AppendError, Appended, AtLeastOneBatch, Ends, Log, LogFailure, LogListener, ReadRequest,
-    RecordSlice,
+    RecordSlice, abort_on_panic,
 };
 use partition::{
     AppendDecision, Effect, EndReason, FetchWaiter, InSync, Input, Isolation, Leader, LeaderStart,
@@ -21,7 +21,6 @@ use partition::{
 use record::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 use crate::calls::{FetchEntry, Fetched, Produced};
-use crate::drivers::abort::AbortOnPanic;
 use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
 use crate::platform::Platform;
 use crate::refusal::{FetchRefusal, ProduceRefusal};
@@ -239,11 +238,10 @@ impl<P: Platform> PartitionDriver<P> {
         let admitted =
             admission::admit(&self.platform, &self.workspaces, records, terms, &rules, now).await?;
         loop {
-            let decision = {
-                let _guard = AbortOnPanic::new("partition");
+            let decision = abort_on_panic(|| {
                 let producers = self.producers.borrow();
                 self.leader.borrow().decide(&producers, &admitted.attempt(), terms.acks)
-            };
+            });
             match decision {
                 AppendDecision::Refuse(refusal) => return Err(refusal.into()),
                 AppendDecision::Duplicate(original) => {
@@ -274,8 +272,9 @@ impl<P: Platform> PartitionDriver<P> {
     }
 
     fn append(&self, admitted: &Admitted) -> Result<Appended, AppendError> {
-        let _guard = AbortOnPanic::new("commitlog");
-        self.log.append(self.platform.now(), self.epoch(), &admitted.header, &admitted.batch)
+        abort_on_panic(|| {
+            self.log.append(self.platform.now(), self.epoch(), &admitted.header, &admitted.batch)
+        })
     }
 
     fn produced(&self, base_offset: Offset) -> Produced {
@@ -406,11 +405,10 @@ impl<P: Platform> PartitionDriver<P> {
 
     fn step(&self, input: Input) {
         let mut effects = Vec::new();
-        {
-            let _guard = AbortOnPanic::new("partition");
+        abort_on_panic(|| {
             let now = self.platform.monotonic();
             self.leader.borrow_mut().step(now, input, &mut effects);
-        }
+        });
         for effect in effects {
             self.obey(effect);
         }
