@@ -23,6 +23,7 @@ mod net;
 mod platform;
 mod preflight;
 mod pulse;
+mod queue;
 mod run;
 mod signals;
 mod stop;

@@ -16,19 +16,18 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use broker::Platform;
 use commitlog::{Executor, LocalTask, TaskClass};
 use futures_lite::FutureExt;
-use glommio::{Latency, Shares, TaskQueueHandle};
+use glommio::TaskQueueHandle;
 use nix::time::{ClockId, clock_gettime};
 use record::Timestamp;
 
 use crate::disk::GlommioDisk;
 use crate::net::{TcpListener, TcpReader, TcpWriter};
 use crate::pulse::{Pulse, counted};
+use crate::queue::task_queue;
 
 /// Size of a page of memory on the machines that are supported.
 const PAGE_BYTES: u64 = 4096;
 
-/// How long a foreground task may run before it is asked to give way: half of a quick round trip on loopback.
-const FOREGROUND_SLICE: Duration = Duration::from_micros(200);
 /// Shares of a core: ten times as much for who waits as for what nobody waits for.
 const FOREGROUND_SHARES: usize = 1000;
 const REPLICATION_SHARES: usize = 500;
@@ -57,18 +56,13 @@ struct Shared {
 impl CorePlatform {
     /// Makes the queues of the executor that runs this. Call it once an executor.
     pub fn new(disk: GlommioDisk) -> Self {
-        let executor = glommio::executor();
-        let matters = Latency::Matters(FOREGROUND_SLICE);
-        let queue = |shares: usize, latency: Latency, name: &str| {
-            executor.create_task_queue(Shares::Static(shares), latency, name)
-        };
         Self {
             shared: Rc::new(Shared {
                 disk,
                 pulse: Pulse::current(),
-                foreground: queue(FOREGROUND_SHARES, matters, "foreground"),
-                replication: queue(REPLICATION_SHARES, Latency::NotImportant, "replication"),
-                background: queue(BACKGROUND_SHARES, Latency::NotImportant, "background"),
+                foreground: task_queue("foreground", FOREGROUND_SHARES),
+                replication: task_queue("replication", REPLICATION_SHARES),
+                background: task_queue("background", BACKGROUND_SHARES),
                 started: monotonic(),
                 busy: Cell::default(),
                 panic_count: Cell::default(),

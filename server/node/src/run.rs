@@ -32,16 +32,14 @@ use crate::lock::DirectoryLock;
 use crate::mesh::{CoreMesh, MeshSeat, seats};
 use crate::platform::{CorePlatform, panic_text};
 use crate::preflight::{self, DirectoryKind, StartError};
-use crate::pulse::{Pulse, Watch, counted};
+use crate::pulse::{Watch, counted};
+use crate::queue::{FIRST_SLICE, task_queue};
 use crate::signals::{Blocked, Signals};
 use crate::stop::StopSignal;
 use crate::topology::{self, ShardCount};
 
-/// How long a task of no urgency may run before it is asked to give way. glommio's own value, 100 ms, would let a polite
-/// background task delay a request by half a second.
-const PREEMPT_SLICE: Duration = Duration::from_micros(200);
-/// How often a core looks for the others while it joins them.
-const JOIN_LOOK: Duration = Duration::from_millis(2);
+/// Shares of a core's main task, which waits nearly always.
+const MAIN_SHARES: usize = 1000;
 /// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting.
 const BLOCKING_THREADS: usize = 2;
 /// The control executor and client commands move little.
@@ -172,6 +170,11 @@ pub fn run_local<F: Future>(future: F) -> Result<F::Output, StartError> {
 fn run_watched<F: Future>(executor: &LocalExecutor, main: F) -> F::Output {
     executor.run(async move {
         let watch = Watch::start();
+        let main = counted(watch.pulse(), main);
+        // SAFETY: it is awaited at once, and where that await is dropped, so is the task.
+        let main =
+            unsafe { glommio::spawn_scoped_local_into(main, task_queue("main", MAIN_SHARES)) };
+        let main = main.expect("the queue lives as long as its executor");
         counted(watch.pulse(), main).await
     })
 }
@@ -188,7 +191,7 @@ fn check_process() -> Result<(), StartError> {
 /// glommio panics where the kernel lacks an operation, `/sys` is masked or a CPU is offline.
 fn make_executor(core: &str, builder: LocalExecutorBuilder) -> Result<LocalExecutor, StartError> {
     let builder = builder
-        .preempt_timer(PREEMPT_SLICE)
+        .preempt_timer(FIRST_SLICE)
         .blocking_thread_pool_placement(PoolPlacement::Unbound(BLOCKING_THREADS));
     let failed = |cause: String| StartError::Core { core: core.to_owned(), cause };
     match catch_unwind(AssertUnwindSafe(|| builder.make())) {
@@ -251,20 +254,12 @@ impl CorePlan {
             let disk = GlommioDisk::with_free_list(&self.data_dir, self.free_list_bytes_max);
             disk.prime().await.map_err(|error| unusable(&self.data_dir, &error))?;
             // A core that could not start may leave the others waiting for its seat: then the stop that it caused ends them.
-            // The runtime looks for a peer that connects only when something else wakes it, and may miss the notice of it.
-            let looking = glommio::spawn_local(counted(&Pulse::current(), async {
-                loop {
-                    glommio::timer::sleep(JOIN_LOOK).await;
-                }
-            }));
             let joined = async { Some(seat.join().await) };
             let stopped = async {
                 stop.requested().await;
                 None
             };
-            let joined = or(joined, stopped).await;
-            looking.cancel().await;
-            let Some(mesh) = joined else { return Ok(ExitReason::Done) };
+            let Some(mesh) = or(joined, stopped).await else { return Ok(ExitReason::Done) };
             let context = CoreContext {
                 mesh,
                 platform: CorePlatform::new(disk),

@@ -8,6 +8,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use broker::Platform;
@@ -21,6 +23,8 @@ use node::{CoreContext, ExitReason, NodeOptions, ShardCount};
 const SCENARIO: &str = "CORELOG_RUN_SCENARIO";
 const DATA_DIR: &str = "CORELOG_RUN_DATA_DIR";
 const SHARDS: u16 = 2;
+/// Longer than anything takes that works.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 fn say(text: &str) {
     println!("SAID {text}");
@@ -262,6 +266,31 @@ fn the_first_core_to_end_stops_the_others_and_gives_the_reason() {
 fn a_core_that_cannot_start_is_named_and_the_others_end() {
     let data = DataDir::new("deep");
     check_end(Node::start("deep", &data.0), ExitReason::CoreFailed, "error: data-");
+}
+
+/// glommio parks a thread that loses its CPU between its first poll and its first task, and nobody could wake it then.
+#[test]
+fn executors_start_where_others_take_their_cpu_away() {
+    const STARTERS: usize = 8;
+    const STARTS: usize = 50;
+    let is_over = &AtomicBool::new(false);
+    let (started, starts) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..STARTERS {
+            scope.spawn(move || while !is_over.load(Ordering::Relaxed) {});
+            let started = started.clone();
+            // Detached: one that hangs must fail this test, not keep it.
+            std::thread::spawn(move || {
+                for _ in 0..STARTS {
+                    started.send(node::run_local(async {}).is_ok()).unwrap();
+                }
+            });
+        }
+        let all: Vec<_> =
+            (0..STARTERS * STARTS).map_while(|_| starts.recv_timeout(PATIENCE).ok()).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert_eq!(all, [true; STARTERS * STARTS], "one of them hangs");
+    });
 }
 
 #[test]

@@ -8,9 +8,10 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Mutex, OnceLock};
+use std::time::{Duration, Instant};
 
 use broker::config::{Config, Sources};
 use broker::{ControlOptions, Message, Platform, Ready};
@@ -35,6 +36,7 @@ pub(crate) struct Node {
 
 struct Process {
     child: Child,
+    output: Output,
     /// Held: its end is the child's sign that we are gone.
     _life: ChildStdin,
     kafka: SocketAddr,
@@ -80,8 +82,12 @@ impl Node {
             .spawn()
             .unwrap();
         let life = child.stdin.take().unwrap();
-        let (kafka, admin) = wait_for_ready(child.stdout.take().unwrap());
-        self.process = Some(Process { child, _life: life, kafka, admin });
+        let output = Output::of(child.stdout.take().unwrap());
+        let unready = (Ipv4Addr::UNSPECIFIED, 0).into();
+        let process = Process { child, output, _life: life, kafka: unready, admin: unready };
+        // Noted before it is ready: where it never is, it is killed like every other.
+        let process = self.process.insert(process);
+        (process.kafka, process.admin) = process.output.wait_for_ready();
     }
 
     /// How many cores the next process has.
@@ -103,6 +109,7 @@ impl Node {
 
     /// Waits until the node has ended, which it must have done well.
     pub(crate) fn wait_for_end(&mut self) {
+        self.process.as_ref().unwrap().output.wait_for_end();
         let mut process = self.process.take().unwrap();
         let status = process.child.wait().unwrap();
         assert_eq!(status.code(), Some(ExitReason::Done.number().into()));
@@ -156,17 +163,53 @@ impl Drop for Node {
     }
 }
 
-fn wait_for_ready(output: ChildStdout) -> (SocketAddr, SocketAddr) {
-    let mut said = String::new();
-    let mut output = BufReader::new(output);
-    loop {
-        let start = said.len();
-        let bytes = output.read_line(&mut said).unwrap();
-        assert_ne!(bytes, 0, "the node ended before it was ready:\n{said}");
-        let Some(at) = said[start..].find(READY) else { continue };
-        let mut addresses = said[start + at + READY.len()..].split_whitespace();
-        let mut next = || addresses.next().unwrap().parse().unwrap();
-        return (next(), next());
+/// What a node prints, line by line; it ends with the node.
+struct Output {
+    /// Locked: tests share nodes.
+    lines: Mutex<Receiver<String>>,
+}
+
+impl Output {
+    fn of(output: ChildStdout) -> Self {
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                // Read to the end whether or not anyone listens: a node must not wait for us in a print.
+                let _ = sender.send(line);
+            }
+        });
+        Self { lines: lines.into() }
+    }
+
+    fn wait_for_ready(&self) -> (SocketAddr, SocketAddr) {
+        let mut said = Vec::new();
+        let lines = self.lines.lock().unwrap();
+        loop {
+            match lines.recv_timeout(PATIENCE) {
+                Ok(line) => {
+                    if let Some(addresses) = line.strip_prefix(READY) {
+                        let mut addresses = addresses.split(' ');
+                        let mut next = || addresses.next().unwrap().parse().unwrap();
+                        return (next(), next());
+                    }
+                    said.push(line);
+                }
+                Err(error) => panic!("the node was not ready: {error}; it said {said:?}"),
+            }
+        }
+    }
+
+    fn wait_for_end(&self) {
+        let begin = Instant::now();
+        let lines = self.lines.lock().unwrap();
+        loop {
+            let left = PATIENCE.saturating_sub(begin.elapsed());
+            match lines.recv_timeout(left) {
+                Ok(_) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+                Err(RecvTimeoutError::Timeout) => panic!("the node did not end"),
+            }
+        }
     }
 }
 
