@@ -100,6 +100,10 @@ pub struct Config {
     pub connection_idle_max: Duration,
     /// `fetch.max.bytes`.
     pub fetch_bytes_max: u32,
+    /// `fetch.memory.bytes`, a data core.
+    pub fetch_memory_bytes: usize,
+    /// `request.memory.bytes`, a data core.
+    pub request_memory_bytes: usize,
     /// `tail.cache.bytes`, a data core.
     pub tail_cache_bytes: usize,
     /// `read.cache.bytes`, a data core.
@@ -261,6 +265,8 @@ impl SettingReader<'_> {
             connections_max: self.sure("max.connections"),
             connection_idle_max: self.millis("connections.max.idle.ms"),
             fetch_bytes_max: self.sure("fetch.max.bytes"),
+            fetch_memory_bytes: self.sure("fetch.memory.bytes"),
+            request_memory_bytes: self.sure("request.memory.bytes"),
             tail_cache_bytes: self.sure("tail.cache.bytes"),
             read_cache_bytes: self.sure("read.cache.bytes"),
             open_files_max: self.number("log.open.files.max"),

@@ -13,6 +13,7 @@ pub mod drivers;
 pub mod endpoint;
 mod error_code;
 mod handlers;
+mod memory;
 pub mod mesh_call;
 pub mod metrics;
 pub mod node_state;

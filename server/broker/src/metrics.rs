@@ -231,6 +231,7 @@ scalar_metrics! {
     Counter duplicate_batches = "corelog_duplicate_batches_total", Count, Sum, "Batches of idempotent producers that were here already.";
     Counter fetch_copied_bytes = "corelog_fetch_copied_bytes_total", Bytes, Sum, "Record bytes that a core copied to answer for its own partitions; stays 0.";
     Counter fetch_forward_copied_bytes = "corelog_fetch_forward_copied_bytes_total", Bytes, Sum, "Record bytes copied so that another core could answer for this one's partitions.";
+    Gauge fetch_memory_bytes = "corelog_fetch_memory_bytes", Bytes, PerCore, "Record bytes of answers to Fetch that have not left.";
     Counter fetched_bytes = "corelog_fetched_bytes_total", Bytes, Sum, "Bytes of record batches sent to consumers.";
     Gauge fetches_parked = "corelog_fetches_parked", Count, Sum, "Fetch requests that wait for records.";
     Counter forwarded_requests = "corelog_forwarded_requests_total", Count, Sum, "Sub-requests sent to the core that owns their partition.";
@@ -245,7 +246,10 @@ scalar_metrics! {
     Counter disk_read_bytes = "corelog_disk_read_bytes_total", Bytes, Sum, "Bytes read from log files.";
     Counter disk_reads = "corelog_disk_reads_total", Count, Sum, "Reads of log files.";
     Counter received_bytes = "corelog_received_bytes_total", Bytes, Sum, "Bytes received from clients.";
+    Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered.";
+    Gauge request_memory_waiters = "corelog_request_memory_waiters", Count, PerCore, "Connections that are not read because there is no room for their next request.";
     Counter sent_bytes = "corelog_sent_bytes_total", Bytes, Sum, "Bytes sent to clients.";
+    Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive while others waited for its memory.";
     Counter syncs = "corelog_syncs_total", Count, Sum, "Syncs of log files.";
     Gauge tail_cache_bytes = "corelog_tail_cache_bytes", Bytes, PerCore, "Memory of what was just written.";
     Counter disk_written_bytes = "corelog_disk_written_bytes_total", Bytes, Sum, "Bytes written to log files, rewritten blocks included.";

@@ -261,7 +261,8 @@ impl FrameDecoder {
     }
 
     /// The whole size of the frame under way, size field included; `None` while its size is unknown (or refused).
-    fn frame_under_way(&self) -> Option<usize> {
+    #[must_use]
+    pub fn frame_under_way(&self) -> Option<usize> {
         let first = self.arrived().first_chunk::<SIZE_BYTES>()?;
         Some(SIZE_BYTES + self.judge(*first).ok()?)
     }

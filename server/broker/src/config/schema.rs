@@ -83,7 +83,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 37] = [
+pub static OPTIONS: [ConfigOption; 39] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -155,6 +155,13 @@ pub static OPTIONS: [ConfigOption; 37] = [
         default: Some("57671680"),
         doc: "Largest fetch response; a single larger batch is still sent.",
         ..BYTES
+    },
+    ConfigOption {
+        key: "fetch.memory.bytes",
+        allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
+        default: Some("268435456"),
+        doc: "Memory of each data core for record bytes of answers that have not left; without room a fetch gets one batch.",
+        ..LONG_BYTES
     },
     ConfigOption {
         key: "io.free.list.bytes",
@@ -305,6 +312,13 @@ pub static OPTIONS: [ConfigOption; 37] = [
         allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
         default: Some("33554432"),
         doc: "Memory of each data core for what was read from disk.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "request.memory.bytes",
+        allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
+        default: Some("268435456"),
+        doc: "Memory of each data core for requests above 16 KiB that are arriving or not answered; without room the next is not read.",
         ..LONG_BYTES
     },
     ConfigOption {

@@ -14,15 +14,17 @@ use commitlog::TaskClass;
 use futures_lite::future::or;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
-pub(crate) use activity::Activity;
+pub(crate) use activity::{Activity, Lapse};
 pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
 
 use crate::context::{ListenerName, Principal, RequestContext, Stages};
 use crate::handlers;
+use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
 use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::PlainSendPath;
 use crate::shard::{BadInputKind, Shard};
+use crate::sync::Flag;
 
 /// How long replies under way may take to leave once the client has sent its last byte.
 const DRAIN_TIME: Duration = Duration::from_secs(5);
@@ -45,6 +47,9 @@ pub(crate) enum EndReason {
     /// Nothing has moved for `connections.max.idle.ms`.
     #[error("the connection was idle")]
     Idle,
+    /// A request took too long to arrive, and others waited for its memory.
+    #[error("a request took too long to arrive while others waited for its memory")]
+    SlowRequest,
     /// The bytes are no frame.
     #[error("{0}")]
     Frame(FrameError),
@@ -55,7 +60,11 @@ pub(crate) enum EndReason {
 
 impl EndReason {
     fn given_up(activity: &Activity) -> Self {
-        if activity.is_idle() { Self::Idle } else { Self::Lost }
+        match activity.lapse() {
+            Some(Lapse::Idle) => Self::Idle,
+            Some(Lapse::SlowRequest) => Self::SlowRequest,
+            None => Self::Lost,
+        }
     }
 }
 
@@ -74,7 +83,7 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
         sender.metrics().sent_bytes.add(bytes as u64);
         moving.moved(sender.platform().monotonic());
     };
-    let finished = crate::sync::Flag::default();
+    let finished = Flag::default();
     let done = finished.clone();
     shard.platform().spawn(
         TaskClass::Foreground,
@@ -94,6 +103,7 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
             stages: Stages::default(),
         },
         decoder: FrameDecoder::new(shard.frame_limits()),
+        memory: None,
         reader,
         queue: Rc::clone(&queue),
         activity: Rc::clone(&activity),
@@ -120,10 +130,25 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     activity.give_up();
 }
 
+/// Ends when nothing more is to be read, for whatever reason but the client's.
+async fn ended<T>(activity: &Activity, stopping: &Flag) -> Result<T, EndReason> {
+    let stopped = async {
+        stopping.raised().await;
+        Err(EndReason::Stopping)
+    };
+    let given_up = async {
+        activity.given_up().await;
+        Err(EndReason::given_up(activity))
+    };
+    or(stopped, given_up).await
+}
+
 /// The reading half of a connection.
 struct Incoming<P: Platform> {
     context: RequestContext,
     decoder: FrameDecoder,
+    /// Of the frame that is arriving or being begun, where it is large.
+    memory: Option<HeldMemory>,
     reader: P::Reader,
     queue: Rc<ReplyQueue<P::Disk>>,
     activity: Rc<Activity>,
@@ -139,8 +164,12 @@ impl<P: Platform> Incoming<P> {
             let now = shard.platform().monotonic();
             self.context.stages.received = now;
             self.activity.moved(now);
+            let memory = self.memory_of(shard, &frame);
             match handlers::begin(shard, &mut self.context, frame).await {
-                Ok(begun) => self.queue.push(begun),
+                Ok(mut begun) => {
+                    begun.memory = memory.filter(|_| begun.held_bytes > 0);
+                    self.queue.push(begun);
+                }
                 Err(bad) => return EndReason::Request(bad),
             }
             let room = async {
@@ -180,10 +209,42 @@ impl<P: Platform> Incoming<P> {
             // A request that nobody serves is not read to its end (P72).
             RequestHeader::check_start(self.decoder.frame_start())
                 .map_err(|error| EndReason::Request(error.into()))?;
+            self.reserve_memory(shard).await?;
             let count = self.read_more(shard).await?;
             shard.metrics().received_bytes.add(count as u64);
             self.decoder.filled(count);
         }
+    }
+
+    /// Waits for memory for the frame under way, once its size is known, before more of it is read.
+    async fn reserve_memory<M: Mesh<Message>>(
+        &mut self,
+        shard: &Rc<Shard<P, M>>,
+    ) -> Result<(), EndReason> {
+        if self.memory.is_some() {
+            return Ok(());
+        }
+        let Some(bytes) = self.decoder.frame_under_way() else { return Ok(()) };
+        if bytes > COUNTED_BYTES_MIN {
+            let take = async { Ok(shard.request_memory().take(bytes).await) };
+            self.memory = Some(or(take, ended(&self.activity, shard.stopping())).await?);
+            self.activity.set_arriving_since(Some(shard.platform().monotonic()));
+        }
+        Ok(())
+    }
+
+    /// The memory of a frame that has arrived; noted now if it came in one piece.
+    fn memory_of<M: Mesh<Message>>(
+        &mut self,
+        shard: &Rc<Shard<P, M>>,
+        frame: &Bytes,
+    ) -> Option<HeldMemory> {
+        let reserved = self.memory.take();
+        if reserved.is_some() {
+            self.activity.set_arriving_since(None);
+        }
+        let is_counted = frame.len() > COUNTED_BYTES_MIN;
+        reserved.or_else(|| is_counted.then(|| shard.request_memory().note(frame.len())))
     }
 
     async fn read_more<M: Mesh<Message>>(
@@ -198,19 +259,6 @@ impl<P: Platform> Incoming<P> {
                 Err(error) => Err(EndReason::Socket(error.to_string())),
             }
         };
-        let end = async {
-            or(
-                async {
-                    shard.stopping().raised().await;
-                    Err(EndReason::Stopping)
-                },
-                async {
-                    self.activity.given_up().await;
-                    Err(EndReason::given_up(&self.activity))
-                },
-            )
-            .await
-        };
-        or(read, end).await
+        or(read, ended(&self.activity, shard.stopping())).await
     }
 }

@@ -14,6 +14,7 @@ use commitlog::Disk;
 use futures_lite::future::{or, poll_once};
 
 use crate::connection::Activity;
+use crate::memory::HeldMemory;
 use crate::send_path::{Part, SendPath};
 use crate::sync::Event;
 
@@ -28,8 +29,8 @@ const GATHER_BYTES: usize = 256 * 1024;
 /// What to do when a request has been served.
 #[derive(Debug)]
 pub(crate) enum Served<D: Disk> {
-    /// Send this.
-    Reply(Vec<Part<D>>),
+    /// Send this; what its parts hold in memory is counted until they have left.
+    Reply(Vec<Part<D>>, Option<HeldMemory>),
     /// Say nothing (acks=0).
     Silence,
     /// End the connection: the protocol has no other way to refuse.
@@ -45,6 +46,8 @@ pub(crate) struct Begun<D: Disk> {
     pub reply: PendingReply<D>,
     /// Bytes of the frame that are held until it leaves.
     pub held_bytes: usize,
+    /// The core's memory that they are counted in.
+    pub memory: Option<HeldMemory>,
 }
 
 /// The queue between reader and writer.
@@ -130,6 +133,7 @@ impl<D: Disk> ReplyQueue<D> {
     pub(crate) async fn run(&self, mut path: impl SendPath<D>, sent: impl Fn(usize)) {
         while let Some(first) = self.pop().await {
             let mut gathered = Gathered { held_bytes: first.held_bytes, ..Default::default() };
+            gathered.memory.extend(first.memory);
             let mut go_on = gathered.take(self.unless_given_up(first.reply).await);
             while go_on && gathered.bytes < GATHER_BYTES {
                 let next = self.replies.borrow_mut().pop_front();
@@ -139,6 +143,7 @@ impl<D: Disk> ReplyQueue<D> {
                     break;
                 };
                 gathered.held_bytes += next.held_bytes;
+                gathered.memory.extend(next.memory);
                 go_on = gathered.take(served);
             }
             if !gathered.parts.is_empty() {
@@ -170,11 +175,13 @@ struct Gathered<D: Disk> {
     bytes: usize,
     replies: usize,
     held_bytes: usize,
+    /// Given back when they have left.
+    memory: Vec<HeldMemory>,
 }
 
 impl<D: Disk> Default for Gathered<D> {
     fn default() -> Self {
-        Self { parts: Vec::new(), bytes: 0, replies: 0, held_bytes: 0 }
+        Self { parts: Vec::new(), bytes: 0, replies: 0, held_bytes: 0, memory: Vec::new() }
     }
 }
 
@@ -183,7 +190,8 @@ impl<D: Disk> Gathered<D> {
     fn take(&mut self, served: Served<D>) -> bool {
         self.replies += 1;
         match served {
-            Served::Reply(parts) => {
+            Served::Reply(parts, memory) => {
+                self.memory.extend(memory);
                 self.bytes += parts.iter().map(|part| part.as_bytes().len()).sum::<usize>();
                 self.parts.extend(parts);
                 true

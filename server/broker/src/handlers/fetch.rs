@@ -20,6 +20,7 @@ use crate::connection::Served;
 use crate::context::{Operation, Resource};
 use crate::error_code::ToErrorCode;
 use crate::handlers::{Answer, Call};
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::FetchRefusal;
@@ -42,9 +43,10 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
         // FE-2: a partition that is refused is news, and news does not wait.
         FetchPlan { wait_max: Duration::ZERO, ..plan }
     };
-    answers.extend(call.shard.fetch(&plan).await);
+    let (read, memory) = call.shard.fetch(&plan).await;
+    answers.extend(read);
     answers.sort_by_key(|answer| answer.slot);
-    reply(call, request, answers)
+    reply(call, request, answers, memory)
 }
 
 /// FE-5 without a cache: epochs 0 and -1 are full fetches, anything else continues a session that is not here.
@@ -133,6 +135,7 @@ fn reply<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &FetchRequest<'_>,
     answers: Vec<FetchAnswer<Part<P::Disk>>>,
+    memory: HeldMemory,
 ) -> Served<P::Disk> {
     let mut errors = Vec::new();
     let mut records = Vec::new();
@@ -155,7 +158,7 @@ fn reply<P: Platform, M: Mesh<Message>>(
         partitions: response_of(topic),
     });
     let body = FetchResponse { responses: responses.collect(), ..Default::default() };
-    call.reply_with(&Answer::with_errors(body, errors), records)
+    call.reply_with(&Answer::with_errors(body, errors), records, Some(memory))
 }
 
 fn data_of<D: Disk>(

@@ -26,6 +26,7 @@ use wire::{
 
 use crate::connection::{Begun, PendingReply, Served};
 use crate::context::RequestContext;
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::metrics::RequestKey;
 use crate::platform::{Mesh, Platform};
@@ -102,20 +103,22 @@ pub(crate) struct Call<P: Platform, M: Mesh<Message>> {
 impl<P: Platform, M: Mesh<Message>> Call<P, M> {
     /// Encodes a response and counts it.
     fn reply<'a, Body: Response<'a>>(&self, answer: &Answer<Body>) -> Served<P::Disk> {
-        self.reply_with(answer, Vec::new())
+        self.reply_with(answer, Vec::new(), None)
     }
 
-    /// [`Call::reply`] for a response whose records are apart: `records` holds the pieces of each, in order.
+    /// [`Call::reply`] for a response whose records are apart: `records` holds the pieces of each, in order, and
+    /// `memory` is what they take.
     fn reply_with<'a, Body: Response<'a>>(
         &self,
         answer: &Answer<Body>,
         records: Vec<Vec<Part<P::Disk>>>,
+        memory: Option<HeldMemory>,
     ) -> Served<P::Disk> {
         self.count(answer.error);
         let header = ResponseHeader { correlation_id: self.correlation_id };
         match encode_response(header, self.version, &answer.body).map(Encoded::into_bytes) {
-            Ok(Ok(whole)) => Served::Reply(vec![Part::Bytes(whole)]),
-            Ok(Err(cut)) => Served::Reply(interleave(&cut, records)),
+            Ok(Ok(whole)) => Served::Reply(vec![Part::Bytes(whole)], None),
+            Ok(Err(cut)) => Served::Reply(interleave(&cut, records), memory),
             Err(error) => self.too_long(&error),
         }
     }
@@ -163,7 +166,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
         Ok(decoded) => decoded,
         Err(HeaderError::ApiVersionsTooNew { correlation_id, .. }) => {
             let reply = unsupported_api_versions(shard, context, correlation_id);
-            return Ok(Begun { reply, held_bytes: 0 });
+            return Ok(Begun { reply, held_bytes: 0, memory: None });
         }
         Err(error) => return Err(error.into()),
     };
@@ -194,7 +197,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
             }
         }
     });
-    Ok(Begun { reply, held_bytes })
+    Ok(Begun { reply, held_bytes, memory: None })
 }
 
 /// The one answer to a version of ApiVersions that is not known here.

@@ -18,6 +18,7 @@ use record::{Offset, ShardIndex, TopicPartition};
 use crate::calls::{
     EntrySlot, FetchAnswer, FetchCall, FetchEntry, Fetched, Reply, Request, WaitCall, Waited,
 };
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::FetchRefusal;
@@ -49,32 +50,52 @@ pub struct FetchPlan {
     pub entries: Vec<(ShardIndex, FetchEntry)>,
 }
 
+impl FetchPlan {
+    /// The most that one reading may bring.
+    fn wanted_bytes(&self) -> usize {
+        let wanted = self
+            .entries
+            .iter()
+            .fold(0_usize, |sum, (_, entry)| sum.saturating_add(entry.bytes_max));
+        wanted.min(self.bytes_max)
+    }
+}
+
 /// The answers to a plan, in its order.
 pub(super) type FetchAnswers<P> = Vec<FetchAnswer<Part<<P as Platform>::Disk>>>;
 
 type RemoteWait = Pin<Box<dyn Future<Output = Waited>>>;
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
-    /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over.
-    pub async fn fetch(&self, plan: &FetchPlan) -> FetchAnswers<P> {
+    /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over. Where readers that are
+    /// slow to take their answers hold all memory, there is enough with one batch.
+    pub(crate) async fn fetch(&self, plan: &FetchPlan) -> (FetchAnswers<P>, HeldMemory) {
         let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
         let mut pause = Duration::ZERO;
+        let mut is_over = false;
         loop {
-            let answers = self.read_plan(plan).await;
+            let wanted = plan.wanted_bytes();
+            let mut memory = self.fetch_memory.note_up_to(wanted);
+            // With less than it might have, whatever there is is enough.
+            let is_short = memory.bytes() < wanted;
+            let (bytes_max, enough) =
+                if is_short { (memory.bytes(), 1) } else { (plan.bytes_max, plan.bytes_max) };
+            let answers = self.read_plan(plan, bytes_max).await;
             let now = self.platform().monotonic();
-            if is_enough(plan, &answers) || now >= deadline || self.stopping().is_raised() {
-                return spend(plan.bytes_max, answers);
+            let is_last = is_over || now >= deadline || self.stopping().is_raised();
+            if is_last || is_enough(plan.bytes_min.min(enough), &answers) {
+                let answers = spend(bytes_max, answers);
+                memory.resize(bytes_of(&answers));
+                return (answers, memory);
             }
             let left = deadline.saturating_sub(now);
             let seen = seen_ends(plan.isolation, &answers);
             // What was read holds buffers in memory, and the wait may be as long as the client likes.
-            drop(answers);
+            drop((answers, memory));
             let parked = self.metrics().fetches_parked.hold();
             let waited = self.wait_for_more(plan, &seen, left).await;
             drop(parked);
-            if waited == Waited::NoRoom {
-                return spend(plan.bytes_max, self.read_plan(plan).await);
-            }
+            is_over = waited == Waited::NoRoom;
             if !pause.is_zero() {
                 let pausing = self.platform().sleep(pause.min(left));
                 or(pausing, self.stopping().raised()).await;
@@ -84,19 +105,18 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 
     /// Reads every partition once, each core with the whole budget: the budget is spent in the request's order afterwards.
-    async fn read_plan(&self, plan: &FetchPlan) -> FetchAnswers<P> {
+    async fn read_plan(&self, plan: &FetchPlan, bytes_max: usize) -> FetchAnswers<P> {
         let (mine, others): (Vec<_>, Vec<_>) =
             plan.entries.iter().copied().partition(|(owner, _)| *owner == self.index());
         let mut calls = Vec::new();
         for (owner, entries) in group_by_owner(others) {
             let slots: Vec<EntrySlot> = entries.iter().map(|entry| entry.slot).collect();
-            let call = FetchCall { isolation: plan.isolation, bytes_max: plan.bytes_max, entries };
+            let call = FetchCall { isolation: plan.isolation, bytes_max, entries };
             self.metrics().forwarded_requests.increment();
             calls.push((slots, self.caller().call(owner.into(), Request::Fetch(call)).await));
         }
         let mine = mine.into_iter().map(|(_, entry)| entry).collect();
-        let call =
-            FetchCall { isolation: plan.isolation, bytes_max: plan.bytes_max, entries: mine };
+        let call = FetchCall { isolation: plan.isolation, bytes_max, entries: mine };
         let mut answers: FetchAnswers<P> =
             self.read_here(&call).await.into_iter().map(local_answer).collect();
         for (slots, call) in calls {
@@ -145,9 +165,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             outcome: answer.outcome.map(|fetched| copy_records(&fetched)),
         });
         let copied: Vec<FetchAnswer<Bytes>> = copied.collect();
-        let bytes: usize =
-            copied.iter().filter_map(|a| a.outcome.as_ref().ok()).map(|f| f.bytes).sum();
-        self.metrics().fetch_forward_copied_bytes.add(bytes as u64);
+        self.metrics().fetch_forward_copied_bytes.add(bytes_of(&copied) as u64);
         copied
     }
 
@@ -224,8 +242,14 @@ fn seen_ends<Records>(
     seen.collect()
 }
 
+/// Record bytes in these answers.
+fn bytes_of<Records>(answers: &[FetchAnswer<Records>]) -> usize {
+    let fetched = answers.iter().filter_map(|answer| answer.outcome.as_ref().ok());
+    fetched.map(|fetched| fetched.bytes).sum()
+}
+
 /// FE-2: whether a Fetch is answered without waiting any longer.
-fn is_enough<Records>(plan: &FetchPlan, answers: &[FetchAnswer<Records>]) -> bool {
+fn is_enough<Records>(bytes_min: usize, answers: &[FetchAnswer<Records>]) -> bool {
     let mut bytes = 0;
     for answer in answers {
         match &answer.outcome {
@@ -233,7 +257,7 @@ fn is_enough<Records>(plan: &FetchPlan, answers: &[FetchAnswer<Records>]) -> boo
             Ok(_) | Err(_) => return true,
         }
     }
-    answers.is_empty() || bytes >= plan.bytes_min.min(plan.bytes_max)
+    answers.is_empty() || bytes >= bytes_min
 }
 
 /// FE-3: gives the budget out in the request's order; the first batch there is always goes whole.
@@ -316,16 +340,6 @@ mod tests {
         FetchAnswer { slot: EntrySlot(slot), outcome: Ok(fetched) }
     }
 
-    fn plan(bytes_min: usize, bytes_max: usize) -> FetchPlan {
-        FetchPlan {
-            isolation: Isolation::ReadUncommitted,
-            bytes_min,
-            bytes_max,
-            wait_max: Duration::ZERO,
-            entries: Vec::new(),
-        }
-    }
-
     #[test]
     fn the_first_batch_goes_whole_and_the_rest_keeps_to_the_budget() {
         let check = |bytes_max, sizes: &[usize], expected: &[usize]| {
@@ -344,14 +358,12 @@ mod tests {
 
     #[test]
     fn a_fetch_waits_only_while_there_is_too_little_and_nothing_wrong() {
-        assert!(is_enough::<u8>(&plan(1, 10), &[]));
-        assert!(!is_enough(&plan(1, 10), &[answer(0, 0)]));
-        assert!(is_enough(&plan(1, 10), &[answer(0, 1)]));
-        assert!(
-            is_enough(&plan(1000, 10), &[answer(0, 10)]),
-            "the minimum is capped by the maximum"
-        );
+        assert!(is_enough::<u8>(1, &[]));
+        assert!(!is_enough(1, &[answer(0, 0)]));
+        assert!(is_enough(1, &[answer(0, 1)]));
+        assert!(!is_enough(10, &[answer(0, 5), answer(1, 4)]));
+        assert!(is_enough(10, &[answer(0, 5), answer(1, 5)]));
         let wrong = FetchAnswer::<u8> { slot: EntrySlot(0), outcome: Err(FetchRefusal::NotLeader) };
-        assert!(is_enough(&plan(1000, 1000), &[answer(1, 0), wrong]));
+        assert!(is_enough(1000, &[answer(1, 0), wrong]));
     }
 }

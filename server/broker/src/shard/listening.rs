@@ -23,6 +23,8 @@ use crate::sync::Event;
 
 /// How long to leave a listener alone that could not accept: files run out and come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long a request may take to arrive while others wait for the memory that it holds.
+const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(30);
 /// At most one line in this time about connections that cannot be taken in; metrics count them all.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -132,12 +134,18 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.listening.live.borrow().len()
     }
 
-    /// Ends connections on which nothing has moved for `connections.max.idle.ms`.
-    pub(super) fn end_idle_connections(&self, now: Duration) {
+    /// Ends connections on which nothing has moved for `connections.max.idle.ms`; and, where others wait for memory, those whose
+    /// request holds some and does not arrive.
+    pub(super) fn end_silent_connections(&self, now: Duration) {
         let idle_max = self.state.config.connection_idle_max;
         let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
         for activity in live {
             activity.expire(now, idle_max);
+            if self.request_memory.waiter_count() > 0
+                && activity.expire_arrival(now, ARRIVAL_TIME_MAX)
+            {
+                self.metrics.slow_requests.increment();
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use crate::calls::ImageChange;
 use crate::drivers::admission::{BatchRules, Workspaces};
 use crate::drivers::partition::{PartitionDriver, PartitionParts};
 use crate::drivers::recovery::report_recovery;
+use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::CoreMetrics;
 use crate::node_state::NodeState;
@@ -66,6 +67,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             .await
             .map_err(|error| error.to_string())?;
         let image = Arc::clone(&state.image);
+        let request_memory = MemoryBudget::new(state.config.request_memory_bytes);
+        let fetch_memory = MemoryBudget::new(state.config.fetch_memory_bytes);
         let shard = Rc::new(Self {
             platform,
             caller,
@@ -76,6 +79,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             offline: RefCell::default(),
             producer_ids: ProducerIds::default(),
             buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
+            request_memory,
+            fetch_memory,
             workspaces: Workspaces::default(),
             metrics: CoreMetrics::default(),
             stopping: Flag::default(),

@@ -32,6 +32,7 @@ pub use run::run_data_core;
 
 use crate::drivers::admission::Workspaces;
 use crate::drivers::partition::PartitionDriver;
+use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::{CoreMetrics, Snapshot};
 use crate::node_state::NodeState;
@@ -58,6 +59,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     offline: RefCell<HashMap<TopicPartition, String>>,
     producer_ids: ProducerIds,
     buffers: RefCell<BufferPool>,
+    request_memory: Rc<MemoryBudget>,
+    fetch_memory: Rc<MemoryBudget>,
     workspaces: Workspaces,
     metrics: CoreMetrics,
     stopping: Flag,
@@ -169,6 +172,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         &self.buffers
     }
 
+    /// Memory of large requests of this core's connections.
+    pub(crate) fn request_memory(&self) -> &Rc<MemoryBudget> {
+        &self.request_memory
+    }
+
     /// What a connection may send.
     pub fn frame_limits(&self) -> FrameLimits {
         FrameLimits {
@@ -231,6 +239,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.connections.set(self.connection_count() as u64);
         metrics.partitions.set(self.partitions.borrow().len() as u64);
         let store = self.store.counters();
+        metrics.request_memory_bytes.set(self.request_memory.taken_bytes() as u64);
+        metrics.request_memory_waiters.set(self.request_memory.waiter_count() as u64);
+        metrics.fetch_memory_bytes.set(self.fetch_memory.taken_bytes() as u64);
         metrics.disk_reads.raise_to(store.reads);
         metrics.disk_read_bytes.raise_to(store.read_bytes);
         metrics.io_errors.raise_to(store.io_errors);
@@ -262,7 +273,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             let sweeps = now.saturating_sub(swept_at) >= SWEEP_INTERVAL;
             if sweeps {
                 swept_at = now;
-                self.end_idle_connections(now);
+                self.end_silent_connections(now);
             }
             for driver in drivers {
                 driver.tick(now);

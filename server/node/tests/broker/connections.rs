@@ -2,9 +2,10 @@
 
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::metadata::{MetadataRequest, MetadataResponse};
-use wire::{Call, ErrorCode, encode_request};
+use wire::produce::ProduceResponse;
+use wire::{Call, ErrorCode, Records, encode_request};
 
-use crate::support::{Client, Node, Topic, fetch_of, fetched, plain};
+use crate::support::{Client, Node, Topic, fetch_of, fetched, plain, produce_of};
 
 /// A frame of this key and version with a body of these bytes.
 fn frame(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
@@ -259,4 +260,58 @@ fn many_clients_come_and_go() {
     let frame = client.call(9, &MetadataRequest::default());
     let answer: MetadataResponse<'_> = frame.read();
     assert_eq!(answer.brokers.len(), 1);
+}
+
+/// P72 over all connections: whose request holds memory and does not arrive keeps others waiting, and loses no request of theirs.
+#[test]
+fn large_requests_wait_for_memory_and_come_when_there_is_room() {
+    let node = Node::start(1, &["request.memory.bytes=1048576"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    let mut stalled = node.connect();
+    let claimed = frame(0, 9, &vec![0; 2 << 20]);
+    stalled.send_bytes(&claimed[..100_000]);
+    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes > 2 << 20);
+
+    let records = plain(100_000);
+    let sent = client.send(9, &produce_of(&topic, &[(0, &records)]));
+    node.wait_for_metric("corelog_request_memory_waiters", |waiters| waiters == 1);
+    node.connect().expect_alive();
+    drop(stalled);
+    let answer = client.receive(9).unwrap();
+    assert_eq!(answer.correlation_id(), sent);
+    let body: ProduceResponse<'_> = answer.read();
+    assert_eq!(body.responses[0].partition_responses[0].error_code, ErrorCode::None);
+    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes == 0);
+    assert_eq!(node.metric("corelog_request_memory_waiters"), 0);
+}
+
+/// P72 for answers: readers that take theirs slowly leave the others one batch at a time, and nobody nothing.
+#[test]
+fn fetches_share_the_memory_that_slow_readers_leave() {
+    let node = Node::start(1, &["fetch.memory.bytes=1048576"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    let records = plain(100_000);
+    for _ in 0..20 {
+        client.call(9, &produce_of(&topic, &[(0, &records)]));
+    }
+    // More answers than any socket takes in.
+    let mut slow = node.connect();
+    for _ in 0..64 {
+        slow.send(12, &fetch_of(&topic, &[(0, 0)]));
+    }
+    let is_used_up = |bytes| bytes + records.len() as u64 > 1 << 20;
+    node.wait_for_metric("corelog_fetch_memory_bytes", is_used_up);
+    let mut read = || {
+        let frame = client.call(12, &fetch_of(&topic, &[(0, 0)]));
+        match fetched(&frame).records {
+            Records::Inline(bytes) => bytes.len() / records.len(),
+            _ => 0,
+        }
+    };
+    assert!(read() >= 1);
+    drop(slow);
+    node.wait_for_metric("corelog_fetch_memory_bytes", |bytes| bytes == 0);
+    assert_eq!(read(), (1 << 20) / records.len());
 }

@@ -153,6 +153,20 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Asks for a metric until it is as wanted: each question is a request that the node answers, so nothing is waited for blindly.
+    pub(crate) fn wait_for_metric(&self, name: &str, is_wanted: impl Fn(u64) -> bool) {
+        let begin = Instant::now();
+        loop {
+            let value = self.metric(name);
+            if is_wanted(value) {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{name} is still {value}");
+        }
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         if let Some(mut process) = self.process.take() {

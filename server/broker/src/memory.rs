@@ -1,0 +1,166 @@
+//! Bounds on memory over all connections of a core (P72).
+//!
+//! Owns the count of what is held. Two things are counted: large requests that have not arrived whole or are not answered, and
+//! record bytes that were read for a Fetch and have not left. Must never refuse: a request that finds no room is not read any
+//! further until there is some, so that back-pressure reaches the client as a slow connection does; a Fetch gets less.
+//!
+//! ```text
+//! Produce   size known ─ take(size), maybe waits ─ arrives ─ answered ─ HeldMemory dropped ─► the next one goes on
+//! Fetch     note_up_to(wanted) ─ read so much ─ resize(what was there) ─ sent ─ HeldMemory dropped
+//! ```
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use crate::sync::Event;
+
+/// Requests up to this size are not counted: a connection holds few of them, in a buffer that it has anyway.
+pub(crate) const COUNTED_BYTES_MIN: usize = 16 * 1024;
+
+/// The bound of a core and what is taken of it.
+#[derive(Debug)]
+pub(crate) struct MemoryBudget {
+    bytes_max: usize,
+    taken: Cell<usize>,
+    waiting: Cell<usize>,
+    freed: Rc<Event>,
+}
+
+/// Memory that somebody holds; gives it back when dropped.
+#[derive(Debug)]
+pub(crate) struct HeldMemory {
+    memory: Rc<MemoryBudget>,
+    bytes: usize,
+}
+
+impl HeldMemory {
+    /// How much it is.
+    #[must_use]
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives back all but `bytes`, or notes more where it turned out to be more.
+    pub(crate) fn resize(&mut self, bytes: usize) {
+        self.memory.taken.set(self.memory.taken.get() - self.bytes + bytes);
+        self.bytes = bytes;
+        self.memory.freed.notify();
+    }
+}
+
+impl Drop for HeldMemory {
+    fn drop(&mut self) {
+        self.memory.taken.set(self.memory.taken.get() - self.bytes);
+        self.memory.freed.notify();
+    }
+}
+
+/// Counts who waits, also where the wait is given up.
+struct Waiting<'a>(&'a Cell<usize>);
+
+impl<'a> Waiting<'a> {
+    fn begin(count: &'a Cell<usize>) -> Self {
+        count.set(count.get() + 1);
+        Self(count)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl MemoryBudget {
+    /// Nothing taken yet.
+    #[must_use]
+    pub(crate) fn new(bytes_max: usize) -> Rc<Self> {
+        Rc::new(Self { bytes_max, taken: Cell::new(0), waiting: Cell::new(0), freed: Event::new() })
+    }
+
+    /// Takes memory as soon as there is any. A request may overdraw the rest, or one larger than the bound could never come.
+    pub(crate) async fn take(self: &Rc<Self>, bytes: usize) -> HeldMemory {
+        if self.taken.get() >= self.bytes_max {
+            let _waiting = Waiting::begin(&self.waiting);
+            while self.taken.get() >= self.bytes_max {
+                self.freed.listen().await;
+            }
+        }
+        self.note(bytes)
+    }
+
+    /// Counts `bytes`, or what there is if that is less.
+    pub(crate) fn note_up_to(self: &Rc<Self>, bytes: usize) -> HeldMemory {
+        self.note(bytes.min(self.bytes_max.saturating_sub(self.taken.get())))
+    }
+
+    /// Counts what is there already: those after it wait for it.
+    pub(crate) fn note(self: &Rc<Self>, bytes: usize) -> HeldMemory {
+        self.taken.set(self.taken.get() + bytes);
+        HeldMemory { memory: Rc::clone(self), bytes }
+    }
+
+    /// Bytes that are taken.
+    #[must_use]
+    pub(crate) fn taken_bytes(&self) -> usize {
+        self.taken.get()
+    }
+
+    /// Connections that wait for room.
+    #[must_use]
+    pub(crate) fn waiter_count(&self) -> usize {
+        self.waiting.get()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_lite::future::{block_on, poll_once};
+    use std::pin::pin;
+
+    #[test]
+    fn a_request_waits_for_those_before_it_and_one_larger_than_the_bound_is_taken_alone() {
+        let memory = MemoryBudget::new(100);
+        let first = block_on(memory.take(60));
+        let large = block_on(memory.take(1000));
+        assert_eq!(memory.taken_bytes(), 1060);
+        let mut next = pin!(memory.take(1));
+        assert!(block_on(poll_once(next.as_mut())).is_none());
+        assert_eq!(memory.waiter_count(), 1);
+        drop(first);
+        assert!(block_on(poll_once(next.as_mut())).is_none(), "1000 of 100 bytes are taken");
+        drop(large);
+        let next = block_on(next);
+        assert_eq!((memory.taken_bytes(), memory.waiter_count()), (1, 0));
+        drop(next);
+        assert_eq!(memory.taken_bytes(), 0);
+    }
+
+    #[test]
+    fn who_can_do_with_less_gets_what_there_is() {
+        let memory = MemoryBudget::new(100);
+        let mut first = memory.note_up_to(70);
+        let second = memory.note_up_to(70);
+        assert_eq!((first.bytes(), second.bytes(), memory.note_up_to(70).bytes()), (70, 30, 0));
+        first.resize(10);
+        assert_eq!((first.bytes(), memory.taken_bytes()), (10, 40));
+        first.resize(500);
+        assert_eq!((memory.taken_bytes(), memory.note_up_to(1).bytes()), (530, 0));
+        drop((first, second));
+        assert_eq!(memory.taken_bytes(), 0);
+    }
+
+    #[test]
+    fn who_gives_up_waiting_is_not_counted_and_takes_nothing() {
+        let memory = MemoryBudget::new(10);
+        let held = memory.note(10);
+        {
+            let mut given_up = pin!(memory.take(5));
+            assert!(block_on(poll_once(given_up.as_mut())).is_none());
+        }
+        assert_eq!((memory.taken_bytes(), memory.waiter_count()), (10, 0));
+        drop(held);
+        assert_eq!(memory.taken_bytes(), 0);
+    }
+}
