@@ -158,8 +158,10 @@ pub struct WaitCall {
 /// How a wait ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waited {
-    /// There may be more, or the time is over.
+    /// There may be more.
     LookAgain,
+    /// The time is over.
+    TimeOver,
     /// Too many wait on a partition already: answer with what is there.
     NoRoom,
 }

@@ -9,10 +9,11 @@
 //! Fetch     note_up_to(wanted) ─ read so much ─ resize(what was there) ─ sent ─ HeldMemory dropped
 //! ```
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::rc::Rc;
 
-use crate::sync::Event;
+use crate::sync::{OnceSender, once};
 
 /// Requests up to this size are not counted: a connection holds few of them, in a buffer that it has anyway.
 pub(crate) const COUNTED_BYTES_MIN: usize = 16 * 1024;
@@ -22,8 +23,14 @@ pub(crate) const COUNTED_BYTES_MIN: usize = 16 * 1024;
 pub(crate) struct MemoryBudget {
     bytes_max: usize,
     taken: Cell<usize>,
-    waiting: Cell<usize>,
-    freed: Rc<Event>,
+    /// First come, first served: who asks for much must not wait for ever behind who asks for little.
+    waiting: RefCell<VecDeque<Waiter>>,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    bytes: usize,
+    sender: OnceSender<HeldMemory>,
 }
 
 /// Memory that somebody holds; gives it back when dropped.
@@ -44,30 +51,14 @@ impl HeldMemory {
     pub(crate) fn resize(&mut self, bytes: usize) {
         self.memory.taken.set(self.memory.taken.get() - self.bytes + bytes);
         self.bytes = bytes;
-        self.memory.freed.notify();
+        self.memory.serve_waiters();
     }
 }
 
 impl Drop for HeldMemory {
     fn drop(&mut self) {
         self.memory.taken.set(self.memory.taken.get() - self.bytes);
-        self.memory.freed.notify();
-    }
-}
-
-/// Counts who waits, also where the wait is given up.
-struct Waiting<'a>(&'a Cell<usize>);
-
-impl<'a> Waiting<'a> {
-    fn begin(count: &'a Cell<usize>) -> Self {
-        count.set(count.get() + 1);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
+        self.memory.serve_waiters();
     }
 }
 
@@ -75,18 +66,45 @@ impl MemoryBudget {
     /// Nothing taken yet.
     #[must_use]
     pub(crate) fn new(bytes_max: usize) -> Rc<Self> {
-        Rc::new(Self { bytes_max, taken: Cell::new(0), waiting: Cell::new(0), freed: Event::new() })
+        Rc::new(Self { bytes_max, taken: Cell::new(0), waiting: RefCell::default() })
     }
 
     /// Takes memory as soon as there is any. A request may overdraw the rest, or one larger than the bound could never come.
     pub(crate) async fn take(self: &Rc<Self>, bytes: usize) -> HeldMemory {
-        if self.taken.get() >= self.bytes_max {
-            let _waiting = Waiting::begin(&self.waiting);
-            while self.taken.get() >= self.bytes_max {
-                self.freed.listen().await;
+        if self.has_room() && self.waiter_count() == 0 {
+            return self.note(bytes);
+        }
+        let (sender, receiver) = once();
+        {
+            let mut waiting = self.waiting.borrow_mut();
+            if waiting.len() == waiting.capacity() {
+                // Before it grows: those who gave up are forgotten.
+                waiting.retain(|waiter| !waiter.sender.is_abandoned());
+            }
+            waiting.push_back(Waiter { bytes, sender });
+        }
+        receiver.await.expect("a waiter leaves the queue by being served")
+    }
+
+    /// Waits for its turn without taking anything: for who holds too much already.
+    pub(crate) async fn room(self: &Rc<Self>) {
+        if !self.has_room() {
+            drop(self.take(0).await);
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.taken.get() < self.bytes_max
+    }
+
+    fn serve_waiters(self: &Rc<Self>) {
+        while self.has_room() {
+            let next = self.waiting.borrow_mut().pop_front();
+            let Some(waiter) = next else { return };
+            if !waiter.sender.is_abandoned() {
+                waiter.sender.send(self.note(waiter.bytes));
             }
         }
-        self.note(bytes)
     }
 
     /// Counts `bytes`, or what there is if that is less.
@@ -109,7 +127,8 @@ impl MemoryBudget {
     /// Connections that wait for room.
     #[must_use]
     pub(crate) fn waiter_count(&self) -> usize {
-        self.waiting.get()
+        let waiting = self.waiting.borrow();
+        waiting.iter().filter(|waiter| !waiter.sender.is_abandoned()).count()
     }
 }
 
@@ -135,6 +154,25 @@ mod tests {
         assert_eq!((memory.taken_bytes(), memory.waiter_count()), (1, 0));
         drop(next);
         assert_eq!(memory.taken_bytes(), 0);
+    }
+
+    #[test]
+    fn waiters_are_served_in_the_order_they_came() {
+        let memory = MemoryBudget::new(10);
+        let held = memory.note(10);
+        let mut large = pin!(memory.take(50));
+        let mut room = pin!(memory.room());
+        let mut small = pin!(memory.take(1));
+        assert!(block_on(poll_once(large.as_mut())).is_none());
+        assert!(block_on(poll_once(room.as_mut())).is_none());
+        assert!(block_on(poll_once(small.as_mut())).is_none());
+        assert_eq!(memory.waiter_count(), 3);
+        drop(held);
+        let large = block_on(large);
+        assert!(block_on(poll_once(room.as_mut())).is_none(), "50 of 10 bytes are taken");
+        drop(large);
+        block_on(room);
+        assert_eq!((block_on(small).bytes(), memory.waiter_count()), (1, 0));
     }
 
     #[test]

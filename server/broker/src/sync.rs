@@ -38,6 +38,12 @@ pub fn once<T>() -> (OnceSender<T>, OnceReceiver<T>) {
 }
 
 impl<T> OnceSender<T> {
+    /// Whether nobody waits for the value any more.
+    #[must_use]
+    pub fn is_abandoned(&self) -> bool {
+        Rc::strong_count(&self.0) == 1
+    }
+
     /// Gives the value. A receiver that went away simply never sees it.
     pub fn send(self, value: T) {
         *self.0.value.borrow_mut() = Some(value);

@@ -143,6 +143,21 @@ async fn ended<T>(activity: &Activity, stopping: &Flag) -> Result<T, EndReason> 
     or(stopped, given_up).await
 }
 
+/// Ends when the client has been gone for the time that its last replies may take. While nothing is read, a client that leaves
+/// with long polls under way would be waited for until the last of them ends.
+async fn abandoned<P: Platform, M: Mesh<Message>>(
+    reader: &P::Reader,
+    shard: &Rc<Shard<P, M>>,
+) -> Option<()> {
+    loop {
+        shard.platform().sleep(DRAIN_TIME).await;
+        if reader.has_ended() {
+            shard.platform().sleep(DRAIN_TIME).await;
+            return None;
+        }
+    }
+}
+
 /// The reading half of a connection.
 struct Incoming<P: Platform> {
     context: RequestContext,
@@ -165,7 +180,14 @@ impl<P: Platform> Incoming<P> {
             self.context.stages.received = now;
             self.activity.moved(now);
             let memory = self.memory_of(shard, &frame);
-            match handlers::begin(shard, &mut self.context, frame).await {
+            let is_counted = memory.is_some();
+            let earlier = async {
+                let abandoned = async {
+                    abandoned(&self.reader, shard).await;
+                };
+                or(self.queue.all_served(), abandoned).await;
+            };
+            match handlers::begin(shard, &mut self.context, frame, earlier).await {
                 Ok(mut begun) => {
                     begun.memory = memory.filter(|_| begun.held_bytes > 0);
                     self.queue.push(begun);
@@ -174,25 +196,18 @@ impl<P: Platform> Incoming<P> {
             }
             let room = async {
                 self.queue.room().await;
+                if is_counted {
+                    // It may have come in one piece, without asking.
+                    let room = async { Ok(shard.request_memory().room().await) };
+                    let _ = or(room, ended(&self.activity, shard.stopping())).await;
+                }
                 Some(())
             };
-            if or(room, self.abandoned(shard)).await.is_none() {
+            if or(room, abandoned(&self.reader, shard)).await.is_none() {
                 return EndReason::Closed;
             }
             if self.activity.is_given_up() {
                 return EndReason::given_up(&self.activity);
-            }
-        }
-    }
-
-    /// Ends when the client has been gone for the time that its last replies may take. While the queue is full nothing is read,
-    /// and a client that leaves then, with long polls under way, would be waited for until the last of them ends.
-    async fn abandoned<M: Mesh<Message>>(&self, shard: &Rc<Shard<P, M>>) -> Option<()> {
-        loop {
-            shard.platform().sleep(DRAIN_TIME).await;
-            if self.reader.has_ended() {
-                shard.platform().sleep(DRAIN_TIME).await;
-                return None;
             }
         }
     }

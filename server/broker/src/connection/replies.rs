@@ -1,8 +1,9 @@
 //! The replies of one connection: computed in any order, sent in the order of the requests.
 //!
 //! Owns the bounded queue between a connection's reader and its writer, and the loop that empties it. A reply is a future: that
-//! of a Produce is already under way when it is queued (its append is done), every other starts when its turn comes, so that
-//! a request sees the effects of those before it (PR-5). It never reorders and never drops a reply.
+//! of a Produce is already under way when it is queued (its append is done), every other starts when its turn comes, and a
+//! Produce behind it waits for that: a request sees the effects of those before it, and only of those (PR-5). It never
+//! reorders and never drops a reply.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -48,6 +49,20 @@ pub(crate) struct Begun<D: Disk> {
     pub held_bytes: usize,
     /// The core's memory that they are counted in.
     pub memory: Option<HeldMemory>,
+    /// Whether it has taken effect already; if not it does when its turn comes.
+    is_under_way: bool,
+}
+
+impl<D: Disk> Begun<D> {
+    /// A request that has taken effect, and whose reply may still have to wait.
+    pub(crate) fn now(reply: PendingReply<D>, held_bytes: usize) -> Self {
+        Self { reply, held_bytes, memory: None, is_under_way: true }
+    }
+
+    /// A request that is served when its turn comes.
+    pub(crate) fn later(reply: PendingReply<D>, held_bytes: usize) -> Self {
+        Self { reply, held_bytes, memory: None, is_under_way: false }
+    }
 }
 
 /// The queue between reader and writer.
@@ -55,6 +70,8 @@ pub(crate) struct ReplyQueue<D: Disk> {
     replies: RefCell<VecDeque<Begun<D>>>,
     /// Replies that have been queued and have not left.
     under_way: Cell<usize>,
+    /// Those of them that have not been served yet.
+    unserved: Cell<usize>,
     /// Bytes of their requests that are still held.
     held_bytes: Cell<usize>,
     ended: Cell<bool>,
@@ -75,6 +92,7 @@ impl<D: Disk> ReplyQueue<D> {
         Rc::new(Self {
             replies: RefCell::new(VecDeque::new()),
             under_way: Cell::new(0),
+            unserved: Cell::new(0),
             held_bytes: Cell::new(0),
             ended: Cell::new(false),
             changed: Event::new(),
@@ -92,8 +110,26 @@ impl<D: Disk> ReplyQueue<D> {
         or(room, self.activity.given_up()).await;
     }
 
+    /// Waits until every request that is served in its turn has been served.
+    pub(crate) async fn all_served(&self) {
+        let served = async {
+            while self.unserved.get() > 0 {
+                self.changed.listen().await;
+            }
+        };
+        or(served, self.activity.given_up()).await;
+    }
+
+    fn note_served(&self, is_under_way: bool) {
+        if !is_under_way {
+            self.unserved.set(self.unserved.get() - 1);
+            self.changed.notify();
+        }
+    }
+
     /// Queues a reply behind those before it.
     pub(crate) fn push(&self, begun: Begun<D>) {
+        self.unserved.set(self.unserved.get() + usize::from(!begun.is_under_way));
         self.under_way.set(self.under_way.get() + 1);
         self.held_bytes.set(self.held_bytes.get() + begun.held_bytes);
         self.replies.borrow_mut().push_back(begun);
@@ -134,7 +170,9 @@ impl<D: Disk> ReplyQueue<D> {
         while let Some(first) = self.pop().await {
             let mut gathered = Gathered { held_bytes: first.held_bytes, ..Default::default() };
             gathered.memory.extend(first.memory);
-            let mut go_on = gathered.take(self.unless_given_up(first.reply).await);
+            let served = self.unless_given_up(first.reply).await;
+            self.note_served(first.is_under_way);
+            let mut go_on = gathered.take(served);
             while go_on && gathered.bytes < GATHER_BYTES {
                 let next = self.replies.borrow_mut().pop_front();
                 let Some(mut next) = next else { break };
@@ -142,6 +180,7 @@ impl<D: Disk> ReplyQueue<D> {
                     self.replies.borrow_mut().push_front(next);
                     break;
                 };
+                self.note_served(next.is_under_way);
                 gathered.held_bytes += next.held_bytes;
                 gathered.memory.extend(next.memory);
                 go_on = gathered.take(served);
@@ -153,8 +192,11 @@ impl<D: Disk> ReplyQueue<D> {
                     false
                 };
                 let sending = async { path.send(&gathered.parts).await.is_ok() };
-                go_on &= or(sending, given_up).await;
-                sent(gathered.bytes);
+                let has_left = or(sending, given_up).await;
+                if has_left {
+                    sent(gathered.bytes);
+                }
+                go_on &= has_left;
             }
             if !go_on {
                 break;

@@ -325,7 +325,7 @@ impl<P: Platform> PartitionDriver<P> {
             high_watermark: view.high_watermark,
             last_stable_offset: view.last_stable_offset,
             log_start: view.log_start,
-            diverging: self.divergence(entry),
+            diverging: self.divergence(entry)?,
             records: Vec::new(),
             bytes: 0,
         };
@@ -348,16 +348,23 @@ impl<P: Platform> PartitionDriver<P> {
         }
     }
 
-    /// Where the reader's history leaves ours (FE-8).
-    fn divergence(&self, entry: &FetchEntry) -> Option<(LeaderEpoch, Offset)> {
+    /// Where the reader's history leaves ours (FE-8); out of range where it read an epoch that is newer than all there are here.
+    fn divergence(
+        &self,
+        entry: &FetchEntry,
+    ) -> Result<Option<(LeaderEpoch, Offset)>, FetchRefusal> {
         let asked = entry.last_fetched_epoch;
         if asked == LeaderEpoch::NONE {
-            return None;
+            return Ok(None);
         }
-        // An epoch below all that is known here: nothing of the reader's history is.
-        let end = self.log.end_offset_for(asked)?;
+        let ends = self.log.ends();
+        let end = self.log.end_offset_for(asked).ok_or(FetchRefusal::OutOfRange {
+            offset: entry.offset,
+            start: ends.log_start(),
+            end: ends.accepted(),
+        })?;
         let diverges = end.epoch < asked || end.end_offset < entry.offset;
-        diverges.then_some((end.epoch, end.end_offset))
+        Ok(diverges.then_some((end.epoch, end.end_offset)))
     }
 
     /// Notifies `event` once there is more to see than `seen_end`; until the guard is dropped. `None` where too many are parked

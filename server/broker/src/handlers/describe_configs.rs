@@ -12,7 +12,7 @@ use wire::describe_configs::{
 use wire::{ErrorCode, Text};
 
 use crate::context::{Operation, Resource};
-use crate::handlers::{Answer, Call};
+use crate::handlers::{Answer, Call, first_of_each};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 
@@ -23,29 +23,33 @@ const BROKER: i8 = 4;
 type Refusal = (ErrorCode, String);
 
 /// Answers from the image and this node's configuration.
-pub(super) fn handle<'a, P: Platform, M: Mesh<Message>>(
+pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &DescribeConfigsRequest<'a>,
 ) -> Answer<DescribeConfigsResponse<'a>> {
-    let results: Vec<_> = request
-        .resources
-        .iter()
-        .map(|resource| match describe(call, resource) {
+    let key = |resource: &DescribeConfigsResource<'a>| {
+        (resource.resource_type, resource.resource_name.clone())
+    };
+    let mut results = Vec::new();
+    for resource in first_of_each(&request.resources, key) {
+        let result = match describe(call, resource) {
             Ok(configs) => DescribeConfigsResult {
-                resource_type: resource.resource_type,
-                resource_name: resource.resource_name.clone(),
                 configs: configs.into_iter().map(|config| entry(config, request)).collect(),
                 ..Default::default()
             },
             Err((error_code, message)) => DescribeConfigsResult {
                 error_code,
                 error_message: Some(message.into()),
-                resource_type: resource.resource_type,
-                resource_name: resource.resource_name.clone(),
                 ..Default::default()
             },
-        })
-        .collect();
+        };
+        results.push(DescribeConfigsResult {
+            resource_type: resource.resource_type,
+            resource_name: resource.resource_name.clone(),
+            ..result
+        });
+        call.shard.platform().yield_if_needed().await;
+    }
     let errors: Vec<ErrorCode> = results.iter().map(|result| result.error_code).collect();
     Answer::with_errors(DescribeConfigsResponse { results, ..Default::default() }, errors)
 }
@@ -98,7 +102,8 @@ fn describe_broker<P: Platform, M: Mesh<Message>>(
     if name.is_empty() {
         return Ok(image.describe_all_nodes(&state.broker_configs));
     }
-    let asked: Option<i32> = name.parse().ok();
+    // As it is written, not 01 or +1: each name is answered once, and there is one for each broker.
+    let asked: Option<i32> = name.parse().ok().filter(|id: &i32| id.to_string() == name);
     if asked.map(|id| node_of_endpoint(NodeId(id))) != Some(state.node_id) {
         let message = format!("broker {name}: this is broker {}", state.node_id);
         return Err((ErrorCode::InvalidRequest, message));

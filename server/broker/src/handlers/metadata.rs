@@ -12,7 +12,7 @@ use wire::metadata::{
 };
 
 use crate::context::{Operation, Resource};
-use crate::handlers::{Answer, Call};
+use crate::handlers::{Answer, Call, first_of_each};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 
@@ -29,15 +29,15 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
 ) -> Answer<MetadataResponse<'a>> {
     let asked = match &request.topics {
         Some(topics) if call.version == 0 && topics.is_empty() => None,
-        Some(topics) => Some(topics.as_slice()),
+        Some(topics) => Some(first_of_each(topics, topic_key)),
         None => None,
     };
-    if let Some(topics) = asked
+    if let Some(topics) = &asked
         && let Some(refused) = refuse_ids(call.version, topics)
     {
         return refused;
     }
-    if let Some(topics) = asked
+    if let Some(topics) = &asked
         && request.allow_auto_topic_creation
         && call.shard.state().config.auto_create_topics
     {
@@ -45,8 +45,15 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     }
     let image = call.shard.image();
     let mut topics = match asked {
-        None => all_topics(call, &image),
-        Some(topics) => topics.iter().map(|topic| one_topic(call, &image, topic)).collect(),
+        None => all_topics(call, &image).await,
+        Some(topics) => {
+            let mut found = Vec::with_capacity(topics.len());
+            for topic in topics {
+                found.push(one_topic(call, &image, topic));
+                call.shard.platform().yield_if_needed().await;
+            }
+            found
+        }
     };
     if request.include_topic_authorized_operations {
         for topic in &mut topics {
@@ -67,14 +74,19 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     Answer::with_errors(body, errors)
 }
 
+/// What a topic is asked for by. A request of a megabyte could name a topic of a thousand partitions a hundred thousand times.
+fn topic_key<'r>(topic: &'r MetadataRequestTopic<'_>) -> Result<&'r str, TopicId> {
+    topic.name.as_deref().ok_or(topic.topic_id)
+}
+
 /// Versions 10 and 11 carry topic ids in requests that nobody may use yet: INVALID_REQUEST for each topic.
 fn refuse_ids<'a>(
     version: i16,
-    topics: &[MetadataRequestTopic<'a>],
+    topics: &[&MetadataRequestTopic<'a>],
 ) -> Option<Answer<MetadataResponse<'a>>> {
     let is_refused =
         |topic: &MetadataRequestTopic<'_>| topic.name.is_none() || topic.topic_id != TopicId::ZERO;
-    if !(10..12).contains(&version) || !topics.iter().any(is_refused) {
+    if !(10..12).contains(&version) || !topics.iter().any(|topic| is_refused(topic)) {
         return None;
     }
     let error_code = ErrorCode::InvalidRequest;
@@ -92,7 +104,7 @@ fn refuse_ids<'a>(
 /// to the answer, which says why it is not there.
 async fn create_missing<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
-    topics: &[MetadataRequestTopic<'_>],
+    topics: &[&MetadataRequestTopic<'_>],
 ) {
     let image = call.shard.image();
     let is_missing = |name: &str| {
@@ -107,13 +119,19 @@ async fn create_missing<P: Platform, M: Mesh<Message>>(
     }
 }
 
-fn all_topics<P: Platform, M: Mesh<Message>>(
+async fn all_topics<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     image: &Image,
 ) -> Vec<MetadataResponseTopic<'static>> {
     let may_see = |name: &str| call.context.may(Operation::Describe, Resource::Topic(name));
-    let topics = image.topics_sorted().into_iter();
-    topics.filter(|topic| may_see(&topic.name)).map(|topic| describe(call, image, topic)).collect()
+    let mut found = Vec::new();
+    for topic in image.topics_sorted() {
+        if may_see(&topic.name) {
+            found.push(describe(call, image, topic));
+        }
+        call.shard.platform().yield_if_needed().await;
+    }
+    found
 }
 
 fn one_topic<'a, P: Platform, M: Mesh<Message>>(

@@ -15,6 +15,8 @@ mod list_offsets;
 mod metadata;
 mod produce;
 
+use std::collections::HashSet;
+use std::hash::Hash;
 use std::rc::Rc;
 
 use bytes::Bytes;
@@ -26,7 +28,7 @@ use wire::{
 
 use crate::connection::{Begun, PendingReply, Served};
 use crate::context::RequestContext;
-use crate::memory::HeldMemory;
+use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
 use crate::metrics::RequestKey;
 use crate::platform::{Mesh, Platform};
@@ -136,6 +138,15 @@ impl<P: Platform, M: Mesh<Message>> Call<P, M> {
     }
 }
 
+/// The items of a request without those that repeat an earlier one: what is answered once costs what it costs once.
+pub(crate) fn first_of_each<'r, T, K: Hash + Eq>(
+    items: &'r [T],
+    key: impl Fn(&'r T) -> K,
+) -> Vec<&'r T> {
+    let mut seen = HashSet::with_capacity(items.len());
+    items.iter().filter(|item| seen.insert(key(item))).collect()
+}
+
 /// A frame in sending order: the message's own bytes, with the record bytes where they belong.
 fn interleave<D: Disk>(encoded: &Encoded, records: Vec<Vec<Part<D>>>) -> Vec<Part<D>> {
     let head = Bytes::copy_from_slice(encoded.head());
@@ -156,17 +167,19 @@ fn interleave<D: Disk>(encoded: &Encoded, records: Vec<Vec<Part<D>>>) -> Vec<Par
     parts
 }
 
-/// Starts a request: appends of a Produce are made before this returns, everything else when its reply's turn comes.
+/// Starts a request: appends of a Produce are made before this returns, everything else when its reply's turn comes. `earlier`
+/// ends when nothing before it still waits for its turn: a Produce waits for that, so that nobody sees effects out of order.
 pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     shard: &Rc<Shard<P, M>>,
     context: &mut RequestContext,
     frame: Bytes,
+    earlier: impl Future<Output = ()>,
 ) -> Result<Begun<P::Disk>, BadRequest> {
     let (header, body) = match RequestHeader::decode(&frame) {
         Ok(decoded) => decoded,
         Err(HeaderError::ApiVersionsTooNew { correlation_id, .. }) => {
             let reply = unsupported_api_versions(shard, context, correlation_id);
-            return Ok(Begun { reply, held_bytes: 0, memory: None });
+            return Ok(Begun::later(reply, 0));
         }
         Err(error) => return Err(error.into()),
     };
@@ -182,8 +195,11 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     };
     let body = frame.slice_ref(body);
     if call.api == ApiKey::Produce {
+        earlier.await;
         return produce::begin(call, body).await;
     }
+    // It may wait for long: a small one must not keep the buffer that it was read into.
+    let body = if body.len() <= COUNTED_BYTES_MIN { Bytes::copy_from_slice(&body) } else { body };
     let (api, version, held_bytes) = (call.api, call.version, body.len());
     let reply: PendingReply<P::Disk> = Box::pin(async move {
         let shard = Rc::clone(&call.shard);
@@ -197,7 +213,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
             }
         }
     });
-    Ok(Begun { reply, held_bytes, memory: None })
+    Ok(Begun::later(reply, held_bytes))
 }
 
 /// The one answer to a version of ApiVersions that is not known here.
@@ -259,7 +275,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(
         }
         ApiKey::DescribeConfigs => {
             let request = wire::describe_configs::DescribeConfigsRequest::decode(version, body)?;
-            call.reply(&describe_configs::handle(&call, &request))
+            call.reply(&describe_configs::handle(&call, &request).await)
         }
         ApiKey::DescribeCluster => {
             let request = wire::describe_cluster::DescribeClusterRequest::decode(version, body)?;

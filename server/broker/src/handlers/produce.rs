@@ -78,7 +78,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
         answers.sort_by_key(|answer| answer.slot);
         answer(&call, &terms, topics, answers)
     });
-    Ok(Begun { reply, held_bytes, memory: None })
+    Ok(Begun::now(reply, held_bytes))
 }
 
 /// PR-1: acks is 0, 1 or -1.

@@ -95,7 +95,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             let parked = self.metrics().fetches_parked.hold();
             let waited = self.wait_for_more(plan, &seen, left).await;
             drop(parked);
-            is_over = waited == Waited::NoRoom;
+            match waited {
+                Waited::LookAgain => {}
+                // Nothing came, at least from the core that was asked for a part of the time: there is no one to let catch up.
+                Waited::TimeOver => continue,
+                Waited::NoRoom => is_over = true,
+            }
             if !pause.is_zero() {
                 let pausing = self.platform().sleep(pause.min(left));
                 or(pausing, self.stopping().raised()).await;
@@ -218,8 +223,15 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let stop = async {
             or(self.platform().sleep(call.duration), self.stopping().raised()).await;
         };
-        or(woken, stop).await;
-        Waited::LookAgain
+        let woken = async {
+            woken.await;
+            Waited::LookAgain
+        };
+        let stop = async {
+            stop.await;
+            Waited::TimeOver
+        };
+        or(woken, stop).await
     }
 }
 

@@ -139,11 +139,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     pub(super) fn end_silent_connections(&self, now: Duration) {
         let idle_max = self.state.config.connection_idle_max;
         let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
+        let others_wait = self.request_memory.waiter_count() > 0;
         for activity in live {
             activity.expire(now, idle_max);
-            if self.request_memory.waiter_count() > 0
-                && activity.expire_arrival(now, ARRIVAL_TIME_MAX)
-            {
+            if others_wait && activity.expire_arrival(now, ARRIVAL_TIME_MAX) {
                 self.metrics.slow_requests.increment();
             }
         }

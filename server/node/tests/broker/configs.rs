@@ -16,6 +16,27 @@ const SET_FOR_TOPIC: i8 = 1;
 const SET_FOR_NODE: i8 = 4;
 const BUILT_IN: i8 = 5;
 
+#[test]
+fn a_resource_named_many_times_is_described_once() {
+    let mut client = Node::shared().connect();
+    let id = "1";
+    let resources = vec![
+        resource(BROKER, "", None),
+        resource(BROKER, id, None),
+        resource(BROKER, "", None),
+        resource(BROKER, "01", None),
+        resource(BROKER, id, None),
+    ];
+    let request = DescribeConfigsRequest { resources, ..Default::default() };
+    let frame = client.call(4, &request);
+    let answer: DescribeConfigsResponse<'_> = frame.read();
+    let found: Vec<_> =
+        answer.results.iter().map(|result| (&*result.resource_name, result.error_code)).collect();
+    let expected =
+        [("", ErrorCode::None), (id, ErrorCode::None), ("01", ErrorCode::InvalidRequest)];
+    assert_eq!(found, expected);
+}
+
 fn resource<'a>(kind: i8, name: &'a str, keys: Option<&[&'a str]>) -> DescribeConfigsResource<'a> {
     DescribeConfigsResource {
         resource_type: kind,

@@ -171,6 +171,10 @@ fn an_unclean_start_begins_a_new_epoch_and_fences_the_old_one() {
         (LeaderEpoch(0), Offset(1))
     );
     assert!(answer.records.inline().is_empty());
+    // One that read an epoch newer than all there are knows nothing that is known here.
+    request.topics[0].partitions[0].last_fetched_epoch = LeaderEpoch(2);
+    let frame = client.call(12, &request);
+    assert_eq!(fetched(&frame).error_code, ErrorCode::OffsetOutOfRange);
 }
 
 #[test]

@@ -100,6 +100,41 @@ fn what_is_not_there_or_cannot_be_has_its_own_code() {
 }
 
 #[test]
+fn a_topic_asked_for_many_times_is_answered_once() {
+    let (_node, mut client, first, second) = two_topics();
+    let by_id = |topic_id| MetadataRequestTopic { topic_id, name: None };
+    for version in [0, 1, 9, 13] {
+        let mut topics = vec![by_name("beta"); 20_000];
+        topics.extend(vec![by_name("nowhere"); 20_000]);
+        if version == 13 {
+            topics.extend([by_id(first.id), by_id(second.id), by_id(first.id)]);
+        }
+        let frame = client.call(version, &asking(topics));
+        let expected: &[_] = if version == 13 {
+            &["beta", "nowhere", "alpha", "beta"]
+        } else {
+            &["beta", "nowhere"]
+        };
+        assert_eq!(names(&frame.read()), expected, "v{version}");
+    }
+}
+
+#[test]
+fn a_missing_topic_named_twice_is_created_once() {
+    let node = Node::start(1, &[]);
+    let mut client = node.connect();
+    let topics = vec![by_name("made"), by_name("made")];
+    let request = MetadataRequest { topics: Some(topics), ..Default::default() };
+    for _ in 0..2 {
+        let frame = client.call(9, &request);
+        assert_eq!(names(&frame.read()), ["made"]);
+    }
+    let frame = client.call(9, &asking(vec![by_name("made")]));
+    let answer: MetadataResponse<'_> = frame.read();
+    assert_eq!(answer.topics[0].error_code, ErrorCode::None);
+}
+
+#[test]
 fn versions_10_and_11_do_not_take_ids() {
     let (_node, mut client, first, _) = two_topics();
     for version in [10, 11] {
