@@ -198,7 +198,10 @@ impl<P: Platform> Incoming<P> {
                 self.queue.room().await;
                 if is_counted {
                     // It may have come in one piece, without asking.
-                    let room = async { Ok(shard.request_memory().room().await) };
+                    let room = async {
+                        shard.request_memory().room().await;
+                        Ok(())
+                    };
                     let _ = or(room, ended(&self.activity, shard.stopping())).await;
                 }
                 Some(())

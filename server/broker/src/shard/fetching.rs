@@ -158,6 +158,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 self.metrics().fetched_bytes.add(fetched.bytes as u64);
             }
             answers.push(FetchAnswer { slot: entry.slot, outcome });
+            self.platform().yield_if_needed().await;
         }
         answers
     }
@@ -165,13 +166,26 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// A read that another core forwarded: the record bytes are copied, once.
     pub async fn forwarded_fetch(&self, call: &FetchCall) -> Vec<FetchAnswer<Bytes>> {
         let answers = self.read_here(call).await;
-        let copied = answers.into_iter().map(|answer| FetchAnswer {
-            slot: answer.slot,
-            outcome: answer.outcome.map(|fetched| copy_records(&fetched)),
-        });
-        let copied: Vec<FetchAnswer<Bytes>> = copied.collect();
+        let mut copied: Vec<FetchAnswer<Bytes>> = Vec::with_capacity(answers.len());
+        for FetchAnswer { slot, outcome } in answers {
+            let outcome = match outcome {
+                Ok(fetched) => Ok(self.copy_records(fetched).await),
+                Err(refusal) => Err(refusal),
+            };
+            copied.push(FetchAnswer { slot, outcome });
+        }
         self.metrics().fetch_forward_copied_bytes.add(bytes_of(&copied) as u64);
         copied
+    }
+
+    async fn copy_records(&self, mut fetched: Fetched<RecordSlice<P::Disk>>) -> Fetched<Bytes> {
+        let mut copy = BytesMut::with_capacity(fetched.bytes);
+        for slice in std::mem::take(&mut fetched.records) {
+            copy.extend_from_slice(&slice);
+            self.platform().yield_if_needed().await;
+        }
+        let records = if copy.is_empty() { Vec::new() } else { vec![copy.freeze()] };
+        fetched.with_records(records)
     }
 
     async fn wait_for_more(
@@ -311,15 +325,6 @@ fn map_records<From, To>(answer: FetchAnswer<From>, wrap: impl Fn(From) -> To) -
         fetched.with_records(records)
     });
     FetchAnswer { slot, outcome }
-}
-
-fn copy_records<D: commitlog::Disk>(fetched: &Fetched<RecordSlice<D>>) -> Fetched<Bytes> {
-    let mut copy = BytesMut::with_capacity(fetched.bytes);
-    for slice in &fetched.records {
-        copy.extend_from_slice(slice);
-    }
-    let records = if copy.is_empty() { Vec::new() } else { vec![copy.freeze()] };
-    fetched.with_records(records)
 }
 
 /// Ends when the first of `futures` does; never, if there is none.
