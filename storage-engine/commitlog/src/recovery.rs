@@ -10,10 +10,13 @@
 //! P to end      every batch checked; the first that is not whole and next in order ends the log
 //! past end      zeros: cut. Anything else: cut too, and copied to stray/ first if a whole batch is in it
 //! ```
+//!
+//! Where the file ends before P, nothing is cut: the log goes on at the end that the checkpoint knows (`short.rs`).
 
 mod beyond;
 mod fold;
 mod scan;
+mod short;
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -74,7 +77,8 @@ pub struct RecoveryReport {
     pub strays: Vec<String>,
     /// The epoch table was rebuilt from the batches.
     pub epochs_rebuilt: bool,
-    /// Acknowledged offsets that are gone: the files end before the checkpoint.
+    /// Acknowledged offsets that are gone: the file ends before its checkpoint. Reads of them are refused, the log goes on
+    /// behind them.
     pub lost: Option<std::ops::Range<Offset>>,
 }
 
@@ -146,8 +150,26 @@ struct Plan {
     max: Option<MaxTimestamp>,
     first_timestamp: Timestamp,
     is_clean: bool,
-    /// The segment is shorter than the checkpoint says.
+    /// The segment before is shorter than the checkpoint says.
     is_short: bool,
+}
+
+impl Plan {
+    /// Where the offsets of a segment of the front end: where the next one begins, or the log goes on.
+    fn front_end(&self, listing: &Listing, index: usize) -> Offset {
+        let next = index + 1;
+        if next < self.first_scanned || (next == self.first_scanned && self.position > 0) {
+            return listing.logs.get(next).map_or(self.offset, |log| log.base);
+        }
+        self.offset
+    }
+}
+
+/// Remembers damage once, however often it is come across.
+fn note(damage: &mut Vec<Damage>, found: Damage) {
+    if !damage.contains(&found) {
+        damage.push(found);
+    }
 }
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
@@ -165,6 +187,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             epochs_changed |= epochs.truncate_tail(plan.offset);
         }
         let mut damage = Vec::new();
+        self.take_short(&listing, &plan, &mut damage, &mut report).await?;
         let snapshot_at = self.restore_fold(&listing, &plan, &mut damage, &mut report).await?;
         let mut segments = self.sealed_segments(&listing, &plan);
         let scanned = self.scan(&listing, &plan, &mut epochs, &mut report).await?;
@@ -175,16 +198,6 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             self.settle(&listing, &plan, &segments, scanned.reason, &mut report).await?;
         }
         self.remove_snapshots_past(&listing, scanned.end.offset).await?;
-        if plan.is_short
-            && let Some(entry) = self.entry
-            && scanned.end.offset < entry.end
-        {
-            report.lost = Some(scanned.end.offset..entry.end);
-            tracing::error!(
-                log = %self.identity, from = %scanned.end.offset, to = %entry.end,
-                "the segment is shorter than its checkpoint: these acknowledged offsets are lost"
-            );
-        }
         report.end = scanned.end.offset;
         let first = segments.first().map_or(scanned.end.offset, |segment| segment.base);
         let log_start = self.entry.map_or(first, |entry| entry.log_start).min(scanned.end.offset);
@@ -268,7 +281,17 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             return Ok(self.plan_rolled(listing, &entry));
         };
         let bytes = listing.logs.get(index).map_or(0, |log| log.bytes);
-        let is_short = bytes < entry.position;
+        if bytes < entry.position {
+            return Ok(Some(Plan {
+                first_scanned: index + 1,
+                position: 0,
+                offset: entry.end,
+                max: None,
+                first_timestamp: Timestamp::NONE,
+                is_clean: false,
+                is_short: true,
+            }));
+        }
         let is_last = index + 1 == listing.logs.len();
         let max = (entry.max_timestamp > Timestamp::NONE).then_some(MaxTimestamp {
             timestamp: entry.max_timestamp,
@@ -276,12 +299,12 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         });
         Ok(Some(Plan {
             first_scanned: index,
-            position: if is_short { 0 } else { entry.position },
-            offset: if is_short { entry.segment } else { entry.end },
-            max: if is_short { None } else { max },
+            position: entry.position,
+            offset: entry.end,
+            max,
             first_timestamp: entry.first_timestamp,
             is_clean: self.start == StartKind::Clean && is_last && bytes == entry.position,
-            is_short,
+            is_short: false,
         }))
     }
 
@@ -316,12 +339,10 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     }
 
     fn sealed_segments(&self, listing: &Listing, plan: &Plan) -> Vec<Segment> {
-        let sealed = listing.logs.iter().take(plan.first_scanned);
-        let next = listing.logs.iter().skip(1).map(|log| log.base).chain([plan.offset]);
+        let sealed = listing.logs.iter().enumerate().take(plan.first_scanned);
         sealed
-            .zip(next)
-            .map(|(log, end)| Segment {
-                end,
+            .map(|(index, log)| Segment {
+                end: plan.front_end(listing, index),
                 bytes: log.bytes,
                 is_sealed: true,
                 has_file: true,

@@ -10,7 +10,8 @@ pub(crate) fn report_recovery(name: &str, report: &RecoveryReport) {
     if let Some(lost) = &report.lost {
         let (first, past) = (lost.start, lost.end);
         tracing::error!(
-            "{name}: acknowledged offsets {first}..{past} are gone from disk; serving {end} and on"
+            "{name}: acknowledged offsets {first}..{past} are gone from disk: reads of them are \
+             refused, all others are served, appends go on at {end}"
         );
     }
     if let Some(cut) = &report.cut {

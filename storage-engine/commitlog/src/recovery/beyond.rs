@@ -8,7 +8,7 @@ use std::rc::Rc;
 use record::Offset;
 
 use crate::directory::{STRAY_DIRECTORY, ensure_stray};
-use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, EntryKind, IO_BYTES_MAX, OpenMode};
 use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
 use crate::files::{SegmentKey, Suffix, segment_name};
@@ -73,6 +73,23 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         Ok(())
     }
 
+    /// Copies bytes that stay where they are, unless an earlier start did.
+    pub(super) async fn copy_once(
+        &self,
+        file: &Rc<D::File>,
+        log: LogFile,
+        position: u64,
+    ) -> Result<Option<String>, StoreError> {
+        let directory = self.stray_directory().await?;
+        let name = copy_name(log, position);
+        let kind = EntryKind::File { bytes: log.bytes - block_floor(position) };
+        let there = self.shared.disk.list(&directory).await.at(&directory)?;
+        if there.iter().any(|entry| entry.name == name && entry.kind == kind) {
+            return Ok(None);
+        }
+        self.copy_aside(file, log, position).await.map(Some)
+    }
+
     /// Copies the bytes of a segment from `position` on to `stray/`; lasting on return.
     async fn copy_aside(
         &self,
@@ -81,7 +98,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         position: u64,
     ) -> Result<String, StoreError> {
         let directory = self.stray_directory().await?;
-        let name = format!("{:020}-at-{position}", log.base.0);
+        let name = copy_name(log, position);
         let path = self.free_path(&directory, &name).await?;
         let disk = &self.shared.disk;
         let copy = disk.open(&path, OpenMode::CreateNew).await.at(&path)?;
@@ -149,4 +166,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let free = crate::directory::free_name(&taken, name);
         Ok(small_file::join(directory, &free))
     }
+}
+
+/// What the copy of a segment's tail is called.
+fn copy_name(log: LogFile, position: u64) -> String {
+    format!("{:020}-at-{position}", log.base.0)
 }

@@ -10,7 +10,7 @@ use crate::executor::Executor;
 use crate::files::{Suffix, segment_name};
 use crate::index::{INDEX_ENTRIES_MAX, OFFSET_ENTRY_BYTES, SegmentIndex};
 use crate::log::{Damage, next_good};
-use crate::recovery::{Listing, Plan, Recovery, RecoveryReport};
+use crate::recovery::{Listing, Plan, Recovery, RecoveryReport, note};
 use crate::small_file;
 use crate::stream::{FoundBatch, SegmentStream};
 
@@ -67,13 +67,10 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     ) -> Result<(), OpenError> {
         let executor = &self.shared.executor;
         for (index, log) in listing.logs.iter().enumerate().take(plan.first_scanned + 1) {
-            let (limit, end) = if index == plan.first_scanned {
-                (plan.position, plan.offset)
-            } else {
-                let next = listing.logs.get(index + 1).map_or(plan.offset, |next| next.base);
-                (log.bytes, next.min(plan.offset))
-            };
-            if end <= from || limit == 0 {
+            let is_scanned = index == plan.first_scanned;
+            let limit = if is_scanned { plan.position } else { log.bytes };
+            let end = plan.front_end(listing, index);
+            if end <= from || (is_scanned && limit == 0) {
                 continue;
             }
             let path = self.log_path(log.base);
@@ -100,8 +97,15 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                     offsets: expected..good,
                 };
                 tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
-                damage.push(found);
+                note(damage, found);
                 (position, expected) = (good_position, good);
+            }
+            if expected < end {
+                // Every byte is right, and the file ends too early.
+                let positions = limit..limit;
+                let missing = Damage { segment: log.base, positions, offsets: expected..end };
+                tracing::error!(log = %self.identity, ?missing, "record bytes are missing on disk");
+                note(damage, missing);
             }
             report.bytes_read += stream.bytes_read();
         }

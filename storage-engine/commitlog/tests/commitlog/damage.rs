@@ -159,12 +159,15 @@ fn an_index_ahead_of_its_log_proves_nothing() {
     stopped.disk.edit(&path, |bytes| bytes.truncate(bytes.len() - cut));
     stopped.model.truncate(117);
     let mut world = stopped.start();
-    assert_eq!(world.log.ends().durable(), Offset(234));
+    // The offsets that the checkpoint knows are never given to other records.
+    assert_eq!(world.log.ends().durable(), Offset(240));
     for index in 0..20 {
         world.append_synced(&batch(Codec::None, NOW.0 + 2000 + index, 2, 1900));
     }
     let world = world.stop().start();
-    world.verify(3000);
+    let mut found = read_all(&world);
+    assert_eq!(found.remove(117), Err(Offset(234)..Offset(240)));
+    assert!(found == world.model.iter().cloned().map(Ok).collect::<Vec<_>>());
 }
 
 #[test]

@@ -13,5 +13,6 @@ mod lifecycle;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod recovery;
+mod short;
 mod support;
 mod time;

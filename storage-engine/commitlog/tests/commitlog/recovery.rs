@@ -225,25 +225,6 @@ fn a_later_segment_that_does_not_follow_is_moved_aside() {
 }
 
 #[test]
-fn a_log_shorter_than_its_checkpoint_goes_on_after_its_last_whole_batch() {
-    let mut world = World::new(Settings::default());
-    world.fill(20, 1, 1000);
-    let mut stopped = world.stop();
-    let cut: usize = stopped.model[17..].iter().map(Vec::len).sum();
-    let path = format!("{DIRECTORY}/{:020}.log", 0);
-    stopped.disk.edit(&path, |bytes| bytes.truncate(bytes.len() - cut));
-    stopped.model.truncate(17);
-    let mut world = stopped.start();
-    assert_eq!(world.log.ends().durable(), Offset(17));
-    assert_eq!(world.report.lost, Some(Offset(17)..Offset(20)));
-    world.verify(1 << 20);
-    world.fill(1, 1, 10);
-    assert_eq!(world.log.ends().durable(), Offset(18));
-    let world = world.stop().start();
-    world.verify(1 << 20);
-}
-
-#[test]
 fn a_log_that_was_created_is_never_recreated_empty() {
     for whole_directory in [true, false] {
         let mut world = World::new(Settings::default());
