@@ -20,6 +20,11 @@ const STEP_BYTES: usize = 64 * 1024;
 /// Where a batch keeps its format version, which is always 2.
 const MAGIC_POSITION: u64 = 16;
 const MAGIC: u8 = 2;
+/// What one search for a batch may read and sum up, beyond twice the bytes that it passes: a second or less of a disk. Records
+/// whose bytes were made to look like batches could otherwise ask for the square of their number.
+const SEARCH_BYTES_MAX: u64 = 256 << 20;
+/// No batch is larger: a request that brings one is refused above it.
+const BATCH_BYTES_MAX: usize = 1 << 30;
 
 /// Why bytes are not a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -67,6 +72,34 @@ pub enum FoundBatch {
     Batch(BatchHeader),
     /// Anything else.
     Bad(BadBatch),
+}
+
+/// Whether a batch is believed for itself alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Follower {
+    /// It is: a mistake costs a copy.
+    Any,
+    /// Another such batch must follow it, or the end, or zeros.
+    Right,
+}
+
+/// How a search ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Search {
+    Batch(u64, BatchHeader),
+    Nothing,
+    /// Its work was used up. Something looks like a batch, more often than chance has it.
+    GaveUp,
+}
+
+/// What one search has cost and seen.
+#[derive(Debug, Default)]
+struct SearchWork {
+    summed_bytes: u64,
+    read_bytes_before: u64,
+    bytes_max: u64,
+    /// A byte that is not zero: no tail of zeros begins at or before it.
+    nonzero_at: Option<u64>,
 }
 
 /// Reads one segment file up to `limit`.
@@ -203,16 +236,28 @@ impl<D: Disk> SegmentStream<D> {
         position: u64,
         bad: BadBatch,
     ) -> DiskResult<FoundBatch> {
-        let mut at = position;
+        Ok(match self.first_nonzero(executor, position).await? {
+            None => FoundBatch::ZeroTail,
+            Some(at) if at >= position + HEADER_BYTES as u64 => FoundBatch::Bad(BadBatch::Gap),
+            Some(_) => FoundBatch::Bad(bad),
+        })
+    }
+
+    /// Where the zeros end that begin at `from`; `None` if nothing else follows.
+    async fn first_nonzero<E: Executor>(
+        &mut self,
+        executor: &E,
+        from: u64,
+    ) -> DiskResult<Option<u64>> {
+        let mut at = from;
         loop {
             let bytes = self.bytes_at(at).await?;
             if bytes.is_empty() {
-                return Ok(FoundBatch::ZeroTail);
+                return Ok(None);
             }
             let step = &bytes[..bytes.len().min(STEP_BYTES)];
             if let Some(other) = step.iter().position(|byte| *byte != 0) {
-                let is_gap = at + other as u64 >= position + HEADER_BYTES as u64;
-                return Ok(FoundBatch::Bad(if is_gap { BadBatch::Gap } else { bad }));
+                return Ok(Some(at + other as u64));
             }
             at += step.len() as u64;
             executor.yield_if_needed().await;
@@ -223,18 +268,55 @@ impl<D: Disk> SegmentStream<D> {
     /// by the end, or by zeros.
     ///
     /// A record may hold bytes that look like a batch: asking for the follower as well makes it unlikely, not impossible,
-    /// that they are taken for one. So the caller first tries where the damaged batch itself says it ends.
+    /// that they are taken for one. So the caller first tries where the damaged batch itself says it ends. Where so much
+    /// looks like a batch that the work is used up, none is found.
     pub(crate) async fn find_next<E: Executor>(
         &mut self,
         executor: &E,
         from: u64,
         offsets: Range<Offset>,
     ) -> DiskResult<Option<(u64, BatchHeader)>> {
+        match self.search(executor, from, offsets, Follower::Right).await? {
+            Search::Batch(position, header) => Ok(Some((position, header))),
+            Search::Nothing => Ok(None),
+            Search::GaveUp => {
+                tracing::warn!(from, "too many bytes look like a batch: search given up");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Whether a whole batch may lie at or after `from`: a yes costs a copy of it, a no may cost the batch.
+    pub(crate) async fn may_hold_batch<E: Executor>(
+        &mut self,
+        executor: &E,
+        from: u64,
+    ) -> DiskResult<bool> {
+        let offsets = Offset::ZERO..Offset(i64::MAX);
+        let found = self.search(executor, from, offsets, Follower::Any).await?;
+        Ok(found != Search::Nothing)
+    }
+
+    async fn search<E: Executor>(
+        &mut self,
+        executor: &E,
+        from: u64,
+        offsets: Range<Offset>,
+        follower: Follower,
+    ) -> DiskResult<Search> {
+        let mut work = SearchWork {
+            read_bytes_before: self.bytes_read,
+            bytes_max: SEARCH_BYTES_MAX + 2 * self.limit.saturating_sub(from),
+            ..SearchWork::default()
+        };
         let mut at = from;
         loop {
+            if work.summed_bytes + self.bytes_read - work.read_bytes_before > work.bytes_max {
+                return Ok(Search::GaveUp);
+            }
             let bytes = self.bytes_at(at + MAGIC_POSITION).await?;
             if bytes.is_empty() {
-                return Ok(None);
+                return Ok(Search::Nothing);
             }
             let step = &bytes[..bytes.len().min(STEP_BYTES)];
             let Some(magic) = step.iter().position(|byte| *byte == MAGIC) else {
@@ -243,35 +325,79 @@ impl<D: Disk> SegmentStream<D> {
                 continue;
             };
             at += magic as u64;
-            if let Some(header) = self.accept(executor, at, &offsets).await? {
-                return Ok(Some((at, header)));
+            let found = self.accept(executor, at, &offsets, follower, &mut work).await?;
+            if let Some(header) = found {
+                return Ok(Search::Batch(at, header));
             }
             at += 1;
         }
     }
 
+    /// The batch at `position` if it is one. Order: the cheapest question first, the checksum last.
     async fn accept<E: Executor>(
         &mut self,
         executor: &E,
         position: u64,
         offsets: &Range<Offset>,
+        follower: Follower,
+        work: &mut SearchWork,
     ) -> DiskResult<Option<BatchHeader>> {
         let Ok(header) = self.header_at(position).await? else { return Ok(None) };
-        if header.base_offset < offsets.start || header.next_offset() > offsets.end {
+        let bytes = header.total_bytes();
+        if header.base_offset < offsets.start
+            || header.next_offset() > offsets.end
+            || bytes > BATCH_BYTES_MAX
+        {
             return Ok(None);
         }
-        let FoundBatch::Batch(header) = self.find(executor, position).await? else {
+        if follower == Follower::Right
+            && !self.is_followed(executor, position, &header, work).await?
+        {
             return Ok(None);
-        };
+        }
+        work.summed_bytes += bytes as u64;
+        let computed = self.checksum(executor, position, bytes).await?;
+        Ok((computed == Some(header.crc)).then_some(header))
+    }
+
+    /// Whether a header that goes on in offsets follows, or the end, or only zeros.
+    async fn is_followed<E: Executor>(
+        &mut self,
+        executor: &E,
+        position: u64,
+        header: &BatchHeader,
+        work: &mut SearchWork,
+    ) -> DiskResult<bool> {
         let next_position = position + header.total_bytes() as u64;
-        let followed = match self.header_at(next_position).await? {
-            Ok(next) => next.base_offset >= header.next_offset(),
-            Err(_) => {
-                next_position >= self.limit
-                    || self.find(executor, next_position).await? == FoundBatch::ZeroTail
-            }
-        };
-        Ok(followed.then_some(header))
+        if next_position >= self.limit {
+            return Ok(true);
+        }
+        if let Some(next) = self.peek_header(next_position).await? {
+            return Ok(next.base_offset >= header.next_offset());
+        }
+        if work.nonzero_at.is_some_and(|nonzero_at| nonzero_at >= next_position) {
+            return Ok(false);
+        }
+        work.nonzero_at = self.first_nonzero(executor, next_position).await?;
+        Ok(work.nonzero_at.is_none())
+    }
+
+    /// The header at a position that may be far from the window, which stays where it is.
+    async fn peek_header(&mut self, position: u64) -> DiskResult<Option<BatchHeader>> {
+        let inside = self.window.as_ref().is_some_and(|(start, window)| {
+            *start <= position && position + HEADER_BYTES as u64 <= start + window.len() as u64
+        });
+        if inside || self.limit - position < HEADER_BYTES as u64 {
+            return Ok(self.header_at(position).await?.ok());
+        }
+        let start = block_floor(position);
+        let blocks = self.file.read_at_aligned(start, 2 * BLOCK_BYTES).await?;
+        self.bytes_read += blocks.len() as u64;
+        let from = usize::try_from(position - start).unwrap_or(usize::MAX);
+        let head = blocks.get(from..from + HEADER_BYTES).unwrap_or_default();
+        let left = self.limit - position;
+        let header = BatchHeader::parse(head).ok();
+        Ok(header.filter(|header| header.total_bytes() as u64 <= left))
     }
 }
 

@@ -5,8 +5,6 @@
 
 use std::rc::Rc;
 
-use record::Offset;
-
 use crate::directory::{STRAY_DIRECTORY, ensure_stray};
 use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, EntryKind, IO_BYTES_MAX, OpenMode};
 use crate::error::{AtPath, OpenError, StoreError};
@@ -53,14 +51,12 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             let mut stream = SegmentStream::<D>::new(file.clone(), log.bytes);
             let executor = &self.shared.executor;
             let rest = stream.find(executor, kept.bytes).await.at(&path)?;
-            if rest != FoundBatch::ZeroTail {
-                // The bad batch itself may be whole and only out of order.
-                let offsets = Offset::ZERO..Offset(i64::MAX);
-                let beyond = stream.find_next(executor, kept.bytes, offsets).await.at(&path)?;
-                if beyond.is_some() {
-                    let name = self.copy_aside(&file, log, kept.bytes).await?;
-                    report.strays.push(name);
-                }
+            // The bad batch itself may be whole and only out of order.
+            if rest != FoundBatch::ZeroTail
+                && stream.may_hold_batch(executor, kept.bytes).await.at(&path)?
+            {
+                let name = self.copy_aside(&file, log, kept.bytes).await?;
+                report.strays.push(name);
             }
             tracing::warn!(
                 log = %self.identity, segment = %log.base, position = kept.bytes,

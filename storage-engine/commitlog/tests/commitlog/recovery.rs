@@ -206,6 +206,40 @@ fn what_lies_beyond_a_bad_batch_is_kept_aside() {
 }
 
 #[test]
+fn a_whole_batch_between_a_rotten_and_a_torn_one_is_kept_aside() {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 1000);
+    world.checkpoint();
+    world.fill(3, 1, 1000);
+    let rotten = world.model[..3].iter().map(Vec::len).sum::<usize>();
+    let torn = world.model[..5].iter().map(Vec::len).sum::<usize>();
+    world.disk.edit(&log_path(&world, 0), |bytes| {
+        bytes[rotten + 500] ^= 1;
+        bytes[torn + 14..].fill(0);
+    });
+    let whole = world.model[4].clone();
+    let mut world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(3));
+    let [stray] = world.report.strays.as_slice() else { panic!("{:?}", world.report) };
+    let kept = world.disk.edit(stray, |bytes| bytes.clone());
+    assert!(kept.windows(whole.len()).any(|window| window == whole));
+    world.model.truncate(3);
+    world.fill(3, 1, 1000);
+    world.crash().verify(1 << 20);
+}
+
+#[test]
+fn a_torn_batch_alone_is_cut_and_not_kept() {
+    let mut world = World::new(Settings::default());
+    world.fill(4, 1, 1000);
+    let torn = world.model[..3].iter().map(Vec::len).sum::<usize>();
+    world.disk.edit(&log_path(&world, 0), |bytes| bytes[torn + 200..].fill(0));
+    let world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(3));
+    assert_eq!(world.report.strays, Vec::<String>::new());
+}
+
+#[test]
 fn a_later_segment_that_does_not_follow_is_moved_aside() {
     let options = LogOptions { segment_bytes: 3000, ..LogOptions::default() };
     let mut world = World::new(Settings { options, ..Settings::default() });
