@@ -20,6 +20,7 @@ const DAMAGE_MAX: usize = 1024;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Damage {
     pub(crate) segment: Offset,
+    /// Empty where no byte is wrong and offsets are missing: a file that ends too early, segments that are gone.
     pub(crate) positions: Range<u64>,
     pub(crate) offsets: Range<Offset>,
 }
@@ -35,7 +36,7 @@ pub struct DamageReport {
     pub partition: PartitionIndex,
     /// Base offset of the segment: names the file.
     pub segment: Offset,
-    /// Bytes of the file that are damaged; empty where the file ends too early.
+    /// Bytes of the file that are damaged; empty where it ends too early, or files before it are gone.
     pub positions: Range<u64>,
     /// Offsets that cannot be read.
     pub offsets: Range<Offset>,
@@ -69,10 +70,14 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             .collect()
     }
 
-    /// Known damage that starts at `position`.
+    /// Known damage that starts at `position`: bytes that are wrong, so that who passes them gets on.
     pub(crate) fn damage_at(&self, segment: Offset, position: u64) -> Option<Damage> {
         let state = self.state.borrow();
-        let at = |damage: &&Damage| damage.segment == segment && damage.positions.start == position;
+        let at = |damage: &&Damage| {
+            damage.segment == segment
+                && damage.positions.start == position
+                && !damage.positions.is_empty()
+        };
         state.damage.iter().find(at).cloned()
     }
 

@@ -166,6 +166,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                     return Err(ReadError::Damaged { range: damage.offsets });
                 }
                 Step::Damaged(damage) => {
+                    // Damage without a byte would be met again for ever, and `busy` would keep the log from closing.
+                    assert!(damage.positions.end > start.position);
                     start = Start::exact(damage.positions.end, damage.offsets.end);
                 }
                 Step::GoOn(next) => start = next,

@@ -188,3 +188,30 @@ fn first_segments_that_are_gone_are_damage_and_not_a_new_start() {
     let (_, next) = world.read_at(first, 10).unwrap();
     assert_eq!(next, Offset(first.0 + 2));
 }
+
+#[test]
+fn damage_behind_missing_segments_is_passed() {
+    let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
+    let mut world = World::new(settings);
+    world.fill(120, 2, 1000);
+    world.settle();
+    world.checkpoint();
+    let names = world.files(".log");
+    assert!(names.len() >= 3);
+    world.disk.delete(&format!("{DIRECTORY}/{}", names[0]));
+    let first = Offset(names[1].trim_end_matches(".log").parse().unwrap());
+    world.disk.edit(&format!("{DIRECTORY}/{}", names[1]), |bytes| bytes[100] ^= 1);
+    let world = world.crash();
+    let second = Offset(first.0 + 2);
+    let (_, next) = world.read_at(second, 10).unwrap();
+    assert_eq!(next, Offset(second.0 + 2));
+    assert_eq!(
+        world.read_at(first, 10),
+        Err(ReadError::Damaged { range: first..second }),
+        "a batch of its own, apart from what is missing"
+    );
+    let missing = ReadError::Damaged { range: Offset(0)..first };
+    assert_eq!(world.read_at(Offset(0), 10), Err(missing));
+    // Nothing reads on for ever, so that the log can be closed.
+    world.stop();
+}
