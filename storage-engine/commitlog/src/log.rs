@@ -46,7 +46,7 @@ pub use read::{AtLeastOneBatch, ReadBatches, ReadRequest};
 pub use time::TimestampedOffset;
 
 pub(crate) use damage::{Damage, next_good};
-pub(crate) use seal::EPOCH_FILE;
+pub(crate) use seal::{EPOCH_FILE, SealBackoff};
 pub(crate) use segment::{Memory, Segment};
 
 /// Which log it is.
@@ -180,6 +180,7 @@ pub(crate) struct LogState<D: Disk> {
     pub(crate) epochs_changed: bool,
     pub(crate) damage: Vec<Damage>,
     pub(crate) sealing: bool,
+    pub(crate) seal_backoff: SealBackoff,
     /// Log end of the newest producer snapshot on disk.
     pub(crate) snapshot_at: Option<Offset>,
     /// Segment and bytes for which a clean stop would find every file as it should be.

@@ -23,7 +23,7 @@ use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{LogKey, OpenFiles};
 use crate::local::{Event, join_all};
-use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState};
+use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState, SealBackoff};
 use crate::lru::Lru;
 use crate::mutant::Mutant;
 use crate::read_cache::ReadCache;
@@ -515,6 +515,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 epochs_changed: recovered.epochs_changed,
                 damage: recovered.damage,
                 sealing: false,
+                seal_backoff: SealBackoff::default(),
                 snapshot_at: recovered.snapshot_at,
                 tidy_at: recovered.tidy_at,
             }),

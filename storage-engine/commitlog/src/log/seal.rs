@@ -8,7 +8,8 @@ use std::rc::Rc;
 use record::Offset;
 
 use crate::disk::{Disk, DiskFile, DiskResult, OpenMode};
-use crate::error::{AtPath, ReadError, StoreError};
+use crate::durability::count;
+use crate::error::{AtPath, IoStage, LogFailure, ReadError, StoreError};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{Suffix, segment_name};
 use crate::index::{IndexBuilder, IndexDamage, SegmentIndex};
@@ -21,13 +22,42 @@ use crate::small_file::{self, TEMPORARY_SUFFIX};
 /// An index file that says nothing of this much log before the part in memory is left from an earlier stop.
 const GAP_BYTES_MAX: u64 = 4 << 20;
 
+/// After failures in a row, this many occasions to try again are let go by at most.
+const SKIPPED_MAX: u32 = 1024;
+
+/// How long sealing is left alone after it failed, counted in groups that became durable: the log has no clock.
+#[derive(Debug, Default)]
+pub(crate) struct SealBackoff {
+    failures: u32,
+    skips_left: u32,
+}
+
+impl SealBackoff {
+    fn failed(&mut self) {
+        self.skips_left = 2_u32.saturating_pow(self.failures.saturating_add(1)).min(SKIPPED_MAX);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Whether this occasion is taken.
+    fn take(&mut self) -> bool {
+        let skip = self.skips_left > 0;
+        self.skips_left = self.skips_left.saturating_sub(1);
+        !skip
+    }
+}
+
 /// The file of leader epochs, as Kafka names it.
 pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";
 
 impl<D: Disk, E: Executor> LogInner<D, E> {
     /// Starts sealing in the background if a rolled segment is durable and nobody is at it.
     pub(crate) fn seal_if_due(self: &Rc<Self>) {
-        if self.state.borrow().sealing || self.next_to_seal().is_none() {
+        // A failed log stays as it is on disk: what a sync failed for is never synced again.
+        if self.failure.get().is_some()
+            || self.state.borrow().sealing
+            || self.next_to_seal().is_none()
+            || !self.state.borrow_mut().seal_backoff.take()
+        {
             return;
         }
         self.state.borrow_mut().sealing = true;
@@ -51,10 +81,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 break;
             }
             if let Err(error) = self.seal_segment(base).await {
-                // Nothing is lost: the next roll tries again, and so does recovery.
+                // Nothing is lost: it is tried again, less and less often, and by recovery.
                 tracing::warn!(log = %self.identity, segment = %base, %error, "segment not sealed");
+                count(&self.shared.counters.io_errors, 1);
+                self.state.borrow_mut().seal_backoff.failed();
                 break;
             }
+            self.state.borrow_mut().seal_backoff = SealBackoff::default();
         }
         self.state.borrow_mut().sealing = false;
         self.moved.notify();
@@ -71,7 +104,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 
     async fn seal_segment(&self, base: Offset) -> Result<(), ReadError> {
         let Some(readable) = self.readable(base) else { return Ok(()) };
-        let builder = self.complete_index(readable).await?;
+        let (builder, origin) = self.complete_index(readable).await?;
         let snapshot = {
             let state = self.state.borrow();
             state.segment(base).and_then(|segment| segment.snapshot_at_end.clone())
@@ -80,7 +113,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.cut_to_length(readable).await?;
         self.put_in_place(&names).await?;
         let key = IndexKey { segment: self.segment_key(base), bytes: readable.bytes };
-        self.hold(key, builder.index().clone(), IndexOrigin::Built);
+        self.hold(key, builder.index().clone(), origin);
         let mut state = self.state.borrow_mut();
         if snapshot.is_some() {
             state.snapshot_at = state.snapshot_at.max(Some(readable.end));
@@ -95,8 +128,12 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Ok(())
     }
 
-    /// The index of the whole segment: what is in memory, after what its file or a scan says of the part before.
-    async fn complete_index(&self, readable: Readable) -> Result<IndexBuilder, ReadError> {
+    /// The index of the whole segment: what is in memory, after what its file or a scan says of the part before. It is believed
+    /// as far as that part is: putting a file's entries together with right ones proves nothing of them.
+    async fn complete_index(
+        &self,
+        readable: Readable,
+    ) -> Result<(IndexBuilder, IndexOrigin), ReadError> {
         let (from_position, later) = {
             let state = self.state.borrow();
             let memory = state.segment(readable.base).and_then(|segment| segment.memory.as_ref());
@@ -107,6 +144,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         };
         let mut builder = later;
         builder.finish();
+        let mut origin = IndexOrigin::Built;
         if from_position > 0 {
             let mut held = self.index(readable).await?;
             let reached = held.index.offsets().last().map_or(0, |entry| u64::from(entry.position));
@@ -115,8 +153,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 held = self.rebuild_index(readable, gap).await?;
             }
             builder.prepend(&held.index);
+            origin = held.origin;
         }
-        Ok(builder)
+        Ok((builder, origin))
     }
 
     /// Writes the files that belong to a segment under temporary names, synced; returns the names they are to get.
@@ -157,7 +196,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let key = self.segment_key(readable.base);
         let file = self.shared.files.get(&self.directory, key, OpenMode::ReadWrite).await?;
         file.truncate(readable.bytes).await?;
-        file.full_sync().await
+        // The file holds acknowledged records: after a failed sync nothing that a second one says is worth anything.
+        file.full_sync().await.inspect_err(|error| {
+            self.fail(LogFailure::from_disk(IoStage::Sync, error));
+        })
     }
 
     /// Writes the leader-epoch file if the table changed. Order: before a checkpoint that passes the change.
@@ -220,7 +262,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let Some(readable) = self.readable(base) else { return Ok(()) };
         let is_tidy = self.state.borrow().tidy_at == Some((base, readable.bytes));
         if has_file && !is_sealed && !is_tidy {
-            let builder = self.complete_index(readable).await?;
+            let (builder, _) = self.complete_index(readable).await?;
             let names = self.write_beside(readable, builder.index(), None).await?;
             self.cut_to_length(readable).await?;
             self.put_in_place(&names).await?;

@@ -13,6 +13,7 @@ mod lifecycle;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod recovery;
+mod sealing;
 mod short;
 mod support;
 mod time;
