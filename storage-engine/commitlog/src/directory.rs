@@ -10,7 +10,7 @@
 //! clean-stop           corelog clean stop 1⏎                                        there from a clean stop to the next start
 //! ```
 
-use record::{NodeId, TopicId};
+use record::{NodeId, TopicId, TopicPartition};
 
 use crate::checkpoint::{CHECKPOINT_DIRECTORY, CheckpointMap};
 use crate::disk::{Disk, DiskError, DiskResult, EntryKind, PathEntry};
@@ -276,10 +276,12 @@ pub struct StrayReport {
 
 /// Moves every log directory aside that the metadata does not know, or knows as another topic's.
 ///
-/// `known` gives the id of the topic that a directory name stands for. Nothing is deleted.
+/// `known` gives the log that a directory name stands for. Nothing is deleted. A directory that names another topic than a
+/// checkpoint that knows its log stays: its own word has no checksum, and `open_log` refuses it.
 pub async fn sweep_unknown<D: Disk>(
     disk: &D,
-    known: impl Fn(&str) -> Option<TopicId>,
+    checkpoints: &CheckpointMap,
+    known: impl Fn(&str) -> Option<TopicPartition>,
 ) -> Result<Vec<StrayReport>, StoreError> {
     let mut reports = Vec::new();
     for entry in disk.list(TOPICS_DIRECTORY).await.at(TOPICS_DIRECTORY)? {
@@ -290,7 +292,10 @@ pub async fn sweep_unknown<D: Disk>(
         let found = read_topic_id(disk, &path).await.at(&path)?;
         let expected = known(&entry.name);
         // A log whose own word is lost is for `open_log` to judge, which knows its checkpoint.
-        let is_ours = expected.is_some() && (found == expected || found.is_none());
+        let is_ours = expected.is_some_and(|log| {
+            let was_created = checkpoints.get(&log).is_some_and(|entry| entry.created);
+            found.is_none_or(|found| found == log.topic_id) || was_created
+        });
         if !is_ours {
             reports.push(move_to_stray(disk, &entry.name, found).await?);
         }

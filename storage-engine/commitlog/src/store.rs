@@ -177,8 +177,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
     /// Opens the log of a partition in `topics/<topic>-<partition>`, creates it if it is new, and recovers it otherwise.
     ///
     /// Order   `fold` is restored to the state at the log end before this returns.
-    /// Errors  `Missing`: created before and gone now, so never recreated empty. A directory of another topic id is not an
-    ///         error: it is moved to `stray/` and the log is new.
+    /// Errors  `Missing`: created before and gone now, or its directory names another topic: never recreated empty. For a log
+    ///         that no checkpoint knows a directory of another topic is no error: it is moved to `stray/`, and the log is new.
     pub async fn open_log(
         &self,
         identity: LogIdentity,
@@ -455,6 +455,14 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 Ok(Found::Files)
             }
             None if files.iter().all(|file| !file.name.ends_with(".log")) => Ok(Found::Nothing),
+            Some(other) if entry.is_some_and(|entry| entry.created) => {
+                // The small file has no checksum, and the checkpoint has: this log was here.
+                tracing::error!(
+                    %path, says = %other, expected = %identity.topic_id,
+                    "{PARTITION_METADATA_FILE} names another topic than the checkpoint: log not opened"
+                );
+                Err(OpenError::Missing { path: path.to_owned() })
+            }
             other => {
                 directory::move_to_stray(disk, &place.name, other).await?;
                 Ok(Found::Nothing)

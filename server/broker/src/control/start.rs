@@ -27,7 +27,8 @@ use commitlog::{
 };
 use futures_lite::future::or;
 use record::{
-    Fold, NodeId, Offset, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, ShardIndex, TopicId,
+    Fold, NodeId, Offset, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, ShardIndex,
+    TopicId, TopicPartition,
 };
 
 use crate::admin;
@@ -308,7 +309,7 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     };
     let bound = control.listen(&options.config).await?;
     control.register(options, &recovered.directory, &bound).await?;
-    sweep(control).await;
+    sweep(control, &recovered.checkpoints).await;
     control.open_cores(options, recovered).await?;
     let changing = serve_changes(Rc::clone(control), Rc::clone(changes));
     platform.spawn(TaskClass::Foreground, Box::pin(changing));
@@ -324,15 +325,19 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
 }
 
 /// Moves aside what no topic owns, and finishes deletions that a crash interrupted.
-async fn sweep<P: Platform, M: Mesh<Message>>(control: &Control<P, M>) {
+async fn sweep<P: Platform, M: Mesh<Message>>(
+    control: &Control<P, M>,
+    checkpoints: &CheckpointMap,
+) {
     let image = control.image();
     let owner_of = |directory: &str| {
         let (name, index) = directory.rsplit_once('-')?;
         let topic = image.topic(name)?;
-        topic.partition(PartitionIndex(index.parse().ok()?))?;
-        Some(topic.id)
+        let partition = PartitionIndex(index.parse().ok()?);
+        topic.partition(partition)?;
+        Some(TopicPartition { topic_id: topic.id, partition })
     };
-    match directory::sweep_unknown(&control.platform.disk(), owner_of).await {
+    match directory::sweep_unknown(&control.platform.disk(), checkpoints, owner_of).await {
         Ok(strays) => {
             for stray in strays {
                 tracing::warn!("{}: no topic owns it, kept as {}", stray.from, stray.to);

@@ -55,11 +55,26 @@ fn unknown_directories_are_moved_aside_and_known_ones_stay() {
     let mut world = World::new(Settings::default());
     world.fill(3, 1, 100);
     let (disk, executor) = (world.disk.clone(), world.executor.clone());
-    let known =
-        executor.run(directory::sweep_unknown(&disk, |name| (name == "orders-0").then_some(TOPIC)));
-    assert_eq!(known, Ok(Vec::new()));
+    let log = |topic| identity(topic).topic_partition();
+    let sweep = |checkpoints: &CheckpointMap, owner: Option<TopicId>| {
+        let owner = |name: &str| owner.filter(|_| name == "orders-0").map(log);
+        executor.run(directory::sweep_unknown(&disk, checkpoints, owner)).unwrap()
+    };
+    let none = CheckpointMap::default();
+    assert_eq!(sweep(&none, Some(TOPIC)), []);
+    // The small file names another topic than a checkpoint: the log is offline, and stays where it is.
+    world.checkpoint();
+    let path = format!("{DIRECTORY}/partition.metadata");
+    let before = disk.edit(&path, |bytes| {
+        let before = bytes.clone();
+        bytes[25] = b'A' + (bytes[25] - b'A' + 1) % 26;
+        before
+    });
+    let written = executor.run(CheckpointMap::load(&disk)).unwrap().0;
+    assert_eq!(sweep(&written, Some(TOPIC)), []);
+    disk.edit(&path, |bytes| *bytes = before);
     drop(world);
-    let reports = executor.run(directory::sweep_unknown(&disk, |_| None)).unwrap();
+    let reports = sweep(&written, None);
     assert_eq!(reports.len(), 1);
     assert_eq!(reports[0].topic_id, Some(TOPIC));
     assert_eq!(disk.names("topics"), Vec::<String>::new());

@@ -311,6 +311,35 @@ fn a_directory_of_another_topic_is_moved_aside() {
 }
 
 #[test]
+fn a_directory_that_names_another_topic_than_its_checkpoint_stays_where_it_is() {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 100);
+    world.checkpoint();
+    let (disk, executor, settings) =
+        (world.disk.clone(), world.executor.clone(), world.settings.clone());
+    drop(world);
+    let path = format!("{DIRECTORY}/partition.metadata");
+    let before = disk.edit(&path, |bytes| {
+        let before = bytes.clone();
+        // One digit of the id: it parses, and names nobody.
+        bytes[25] = b'A' + (bytes[25] - b'A' + 1) % 26;
+        before
+    });
+    executor.run(async {
+        let (store, _) = open_store(&disk, &executor, &settings).await;
+        let fold = std::rc::Rc::new(std::cell::RefCell::new(LastBatches::default()));
+        let topic = identity(crate::support::world::TOPIC);
+        let opened = store.open_log(topic.clone(), settings.options, fold.clone(), NOW).await;
+        let Err(OpenError::Missing { .. }) = opened else { panic!("{opened:?}") };
+        assert_eq!(disk.names("stray"), Vec::<String>::new());
+        // Put right by hand, every record is there.
+        disk.edit(&path, |bytes| *bytes = before);
+        let (log, _) = store.open_log(topic, settings.options, fold, NOW).await.unwrap();
+        assert_eq!(log.ends().durable(), Offset(3));
+    });
+}
+
+#[test]
 fn damaged_small_files_are_written_again() {
     for (name, keep) in [
         ("leader-epoch-checkpoint", 0),

@@ -88,7 +88,7 @@ pub(super) async fn start(
     let data = directory::open_or_create(disk, ids).await.map_err(refused)?;
     let (map, _) = CheckpointMap::load_with(disk, world.mutant.log).await.map_err(refused)?;
     let map = Arc::new(map);
-    sweep(world, disk).await?;
+    sweep(world, disk, &map).await?;
     let mut stores = Vec::new();
     for shard in 0..plan.shards {
         let options = StoreOptions {
@@ -114,12 +114,16 @@ pub(super) async fn start(
 }
 
 /// Nothing in `topics/` is strange to this node, and nothing may be treated as if it were.
-async fn sweep(world: &World, disk: &SimDisk) -> Result<(), StartError> {
+async fn sweep(
+    world: &World,
+    disk: &SimDisk,
+    checkpoints: &CheckpointMap,
+) -> Result<(), StartError> {
     let known = |name: &str| {
         let own = world.logs.iter().find(|log| log.directory().ends_with(&format!("/{name}")));
-        own.map(|log| log.id.topic_id)
+        own.map(|log| log.id)
     };
-    let strays = directory::sweep_unknown(disk, known).await.map_err(refused)?;
+    let strays = directory::sweep_unknown(disk, checkpoints, known).await.map_err(refused)?;
     if !strays.is_empty() {
         return Ok(broken("known logs are not strays", format!("{strays:?}"))?);
     }
