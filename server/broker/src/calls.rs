@@ -301,4 +301,6 @@ pub enum Reply {
     Done,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),
+    /// To any request: a bug ended its service, which the log and a metric tell of.
+    Failed,
 }

@@ -66,6 +66,7 @@ impl ToErrorCode for ProduceRefusal {
             Self::Sequence(refusal) => refusal.error_code(),
             Self::Storage { .. } => ErrorCode::KafkaStorageError,
             Self::TimedOut { .. } => ErrorCode::RequestTimedOut,
+            Self::Failed => ErrorCode::UnknownServerError,
             Self::Ended(reason) => reason.error_code(),
         }
     }
@@ -104,6 +105,7 @@ impl ToErrorCode for MetadataLogError {
         match self {
             Self::Write { .. } | Self::Read { .. } => ErrorCode::KafkaStorageError,
             Self::Stopping => ErrorCode::NotController,
+            Self::Failed => ErrorCode::UnknownServerError,
         }
     }
 }

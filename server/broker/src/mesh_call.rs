@@ -1,12 +1,15 @@
 //! Request and reply over the mesh.
 //!
 //! Owns call numbers, the table of calls under way and the bound on them. A receive loop hands replies in here and never waits;
-//! only tasks of connections and drivers wait. Every call of a core that has left the mesh ends with [`CallError`].
+//! only tasks of connections and drivers wait. Every call of a core that has left the mesh ends with [`CallError`], and every
+//! call whose service panics with [`Reply::Failed`]: none is left without an answer.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::time::Duration;
+
+use commitlog::TaskClass;
 
 use crate::calls::{Reply, Request};
 use crate::platform::{Mesh, MeshIndex, Platform};
@@ -100,6 +103,33 @@ impl Drop for PendingCall {
     }
 }
 
+/// An answer that is owed. Where whoever owes it panics, the answer is that it did.
+#[derive(Debug)]
+pub struct Owed<P: Platform, M: Mesh<Message>> {
+    caller: Caller<P, M>,
+    to: MeshIndex,
+    id: CallId,
+}
+
+impl<P: Platform, M: Mesh<Message>> Owed<P, M> {
+    /// Answers.
+    pub async fn answer(self, reply: Reply) {
+        self.caller.post(self.to, Message::Answer(self.id, reply)).await;
+    }
+}
+
+impl<P: Platform, M: Mesh<Message>> Drop for Owed<P, M> {
+    fn drop(&mut self) {
+        // Not where a core ends with calls under way: its tasks are dropped and nothing can be started any more.
+        if !std::thread::panicking() {
+            return;
+        }
+        let (caller, to, id) = (self.caller.clone(), self.to, self.id);
+        let failed = async move { caller.answer(to, id, Reply::Failed).await };
+        self.caller.platform.spawn(TaskClass::Foreground, Box::pin(failed));
+    }
+}
+
 impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
     /// The calls of one core.
     pub fn new(platform: P, mesh: M) -> Self {
@@ -135,6 +165,11 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
     /// Queues a request and awaits its reply.
     pub async fn ask(&self, to: MeshIndex, request: Request) -> Result<Reply, CallError> {
         self.call(to, request).await.reply().await
+    }
+
+    /// What a call is owed; for whoever does something that may fail in an unforeseen way.
+    pub fn owe(&self, to: MeshIndex, id: CallId) -> Owed<P, M> {
+        Owed { caller: self.clone(), to, id }
     }
 
     /// Answers a call.

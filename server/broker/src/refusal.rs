@@ -125,6 +125,9 @@ pub enum ProduceRefusal {
     /// The leadership ended, or its log stopped, before the batch was safe.
     #[error("the partition takes no records: {0:?}")]
     Ended(EndReason),
+    /// A bug ended the service of the request; the batch may have been appended.
+    #[error("the request failed; the broker's log says how")]
+    Failed,
     /// Too many produce requests wait on the partition.
     #[error("{waiting} produce requests wait, {maximum} may; try again")]
     Busy {

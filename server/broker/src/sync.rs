@@ -10,6 +10,8 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
+use commitlog::{Executor, TaskClass};
+
 /// What both halves of a one-time channel share.
 #[derive(Debug)]
 struct Shared<T> {
@@ -173,6 +175,18 @@ pub async fn join(futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
         if pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+/// Runs `work` as a task of its own and waits for its outcome; `None` where it panicked, which the executor has counted. For a
+/// loop that serves many: one piece of its work must not end it.
+pub async fn contained<E: Executor, T: 'static>(
+    executor: &E,
+    class: TaskClass,
+    work: impl Future<Output = T> + 'static,
+) -> Option<T> {
+    let (sender, receiver) = once();
+    executor.spawn(class, Box::pin(async move { sender.send(work.await) }));
+    receiver.await
 }
 
 /// A flag that is raised once and stays up: "this core is stopping".

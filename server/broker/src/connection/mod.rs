@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use commitlog::TaskClass;
+use commitlog::{Disk, TaskClass};
 use futures_lite::future::or;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
@@ -84,14 +84,15 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
         moving.moved(sender.platform().monotonic());
     };
     let finished = Flag::default();
-    let done = finished.clone();
+    let writing = WritingEnd { activity: Rc::clone(&activity), finished: finished.clone() };
     shard.platform().spawn(
         TaskClass::Foreground,
         Box::pin(async move {
             sending.run(PlainSendPath(writer), sent).await;
-            done.raise();
+            drop(writing);
         }),
     );
+    let reading = ReadingEnd { activity: Rc::clone(&activity), queue: Rc::clone(&queue) };
     let peer = reader.peer_address();
     let mut incoming = Incoming {
         context: RequestContext {
@@ -127,7 +128,33 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
         _ => DRAIN_TIME,
     };
     or(finished.raised(), shard.platform().sleep(drain_time)).await;
-    activity.give_up();
+    drop(reading);
+}
+
+/// Dropped when the writing half ends, however it does: after a panic too the reading half must not wait for it.
+struct WritingEnd {
+    activity: Rc<Activity>,
+    finished: Flag,
+}
+
+impl Drop for WritingEnd {
+    fn drop(&mut self) {
+        self.activity.give_up();
+        self.finished.raise();
+    }
+}
+
+/// Dropped when the reading half ends, however it does: after a panic too the writing half must not wait for more requests.
+struct ReadingEnd<D: Disk> {
+    activity: Rc<Activity>,
+    queue: Rc<ReplyQueue<D>>,
+}
+
+impl<D: Disk> Drop for ReadingEnd<D> {
+    fn drop(&mut self) {
+        self.queue.end();
+        self.activity.give_up();
+    }
 }
 
 /// Ends when nothing more is to be read, for whatever reason but the client's.

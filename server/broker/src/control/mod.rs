@@ -24,7 +24,7 @@ use crate::calls::{Reply, Request};
 use crate::drivers::metadata_log::SoloMetadataLog;
 use crate::mesh_call::{CallId, Caller, Message};
 use crate::platform::{Mesh, MeshIndex, Platform};
-use crate::sync::Queue;
+use crate::sync::{Queue, contained};
 
 /// The control executor's state.
 pub struct Control<P: Platform, M: Mesh<Message>> {
@@ -104,19 +104,30 @@ async fn serve_changes<P: Platform, M: Mesh<Message>>(
 ) {
     loop {
         let (from, id, request) = changes.pop().await;
-        let reply = match request {
-            Request::CreateTopics(creation) => {
-                Reply::CreateTopics(control.create_topics(creation).await)
-            }
-            Request::DeleteTopics(deletion) => {
-                Reply::DeleteTopics(control.delete_topics(deletion).await)
-            }
-            Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
-            other => unreachable!("not a call for the control executor: {other:?}"),
-        };
+        let changing = Rc::clone(&control);
+        let change = async move { serve_change(&changing, request).await };
+        // Contained: a change that finds a bug must not end all later ones.
+        let changed = contained(&control.platform, TaskClass::Foreground, change).await;
+        let reply = changed.unwrap_or(Reply::Failed);
         // Answering waits for room in the queue: a task of its own, so that the next change does not.
         let caller = control.caller.clone();
         let answering = async move { caller.answer(from, id, reply).await };
         control.platform.spawn(TaskClass::Foreground, Box::pin(answering));
+    }
+}
+
+async fn serve_change<P: Platform, M: Mesh<Message>>(
+    control: &Control<P, M>,
+    request: Request,
+) -> Reply {
+    match request {
+        Request::CreateTopics(creation) => {
+            Reply::CreateTopics(control.create_topics(creation).await)
+        }
+        Request::DeleteTopics(deletion) => {
+            Reply::DeleteTopics(control.delete_topics(deletion).await)
+        }
+        Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
+        other => unreachable!("not a call for the control executor: {other:?}"),
     }
 }

@@ -27,6 +27,9 @@ pub enum MetadataLogError {
     /// The coordinator is going down.
     #[error("the node is stopping")]
     Stopping,
+    /// A bug ended the change; it may have been made.
+    #[error("the change failed; the broker's log says how")]
+    Failed,
     /// The bytes on disk cannot be trusted.
     #[error("coordinator/: {detail}")]
     Read {

@@ -3,7 +3,7 @@
 //! Owns the way from an image to open logs and back. A partition that cannot be opened stays offline with its reason, and the core
 //! serves the rest. Nothing is deleted because metadata is missing: only a topic that an image has dropped is.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -66,7 +66,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let store = Store::open(platform.disk(), platform.clone(), options)
             .await
             .map_err(|error| error.to_string())?;
-        let image = Arc::clone(&state.image);
+        let (image, opened_at) = (Arc::clone(&state.image), platform.monotonic());
         let request_memory = MemoryBudget::new(state.config.request_memory_bytes);
         let fetch_memory = MemoryBudget::new(state.config.fetch_memory_bytes);
         let shard = Rc::new(Self {
@@ -86,6 +86,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             stopping: Flag::default(),
             listening,
             disk_space: DiskSpace::default(),
+            swept_at: Cell::new(opened_at),
             bad_input: RefCell::default(),
         });
         let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));

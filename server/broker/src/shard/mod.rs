@@ -14,7 +14,7 @@ mod run;
 mod serving;
 mod topics;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -38,7 +38,7 @@ use crate::metrics::{CoreMetrics, Snapshot};
 use crate::node_state::NodeState;
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::shard::producer_ids::ProducerIds;
-use crate::sync::Flag;
+use crate::sync::{Flag, contained};
 
 /// How often a core looks at its deadlines and checkpoints.
 const TICK: Duration = Duration::from_millis(100);
@@ -66,6 +66,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     stopping: Flag,
     listening: listening::Listening<P>,
     disk_space: disk_floor::DiskSpace,
+    /// Monotonic time of the last look for silent connections and idle producers.
+    swept_at: Cell<Duration>,
     bad_input: RefCell<BTreeMap<BadInputKind, BadInput>>,
 }
 
@@ -263,30 +265,34 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.snapshot(self.index().to_string())
     }
 
-    /// Looks at deadlines and checkpoints until the core stops.
+    /// Looks at deadlines and checkpoints until the core stops. Each look is contained: after a bug in one the next one comes.
     async fn tick(self: Rc<Self>) {
-        let mut swept_at = self.platform.monotonic();
         while !self.stopping.is_raised() {
             self.platform.sleep(TICK).await;
-            let now = self.platform.monotonic();
-            let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
-            let sweeps = now.saturating_sub(swept_at) >= SWEEP_INTERVAL;
+            let look = Rc::clone(&self).look();
+            contained(&self.platform, TaskClass::Background, look).await;
+        }
+    }
+
+    async fn look(self: Rc<Self>) {
+        let now = self.platform.monotonic();
+        let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
+        let sweeps = now.saturating_sub(self.swept_at.get()) >= SWEEP_INTERVAL;
+        if sweeps {
+            self.swept_at.set(now);
+            self.end_silent_connections(now);
+        }
+        for driver in drivers {
+            driver.tick(now);
             if sweeps {
-                swept_at = now;
-                self.end_silent_connections(now);
+                driver.expire_producers(self.platform.now());
             }
-            for driver in drivers {
-                driver.tick(now);
-                if sweeps {
-                    driver.expire_producers(self.platform.now());
-                }
-                self.platform.yield_if_needed().await;
-            }
-            self.look_at_disk_space(now).await;
-            let now = self.platform.now();
-            if self.store.checkpoint_due(now) {
-                self.write_checkpoint().await;
-            }
+            self.platform.yield_if_needed().await;
+        }
+        self.look_at_disk_space(now).await;
+        let now = self.platform.now();
+        if self.store.checkpoint_due(now) {
+            self.write_checkpoint().await;
         }
     }
 

@@ -103,19 +103,19 @@ impl ProduceUnderWay {
         for RemoteProduce { slots, call } in self.remote {
             match call.reply().await {
                 Ok(Reply::Produce(theirs)) => answers.extend(theirs),
+                Ok(Reply::Failed) => answers.extend(refuse_all(slots, &ProduceRefusal::Failed)),
                 // The owner is going down: the client looks for the leader and tries again.
-                Ok(_) | Err(_) => {
-                    let refused = |slot| {
-                        let outcome = Err(ProduceRefusal::NotLeader);
-                        ProduceAnswer { slot, outcome }
-                    };
-                    answers.extend(slots.into_iter().map(refused));
-                }
+                Ok(_) | Err(_) => answers.extend(refuse_all(slots, &ProduceRefusal::NotLeader)),
             }
         }
         answers.sort_by_key(|answer| answer.slot);
         answers
     }
+}
+
+fn refuse_all(slots: Vec<EntrySlot>, refusal: &ProduceRefusal) -> Vec<ProduceAnswer> {
+    let refused = |slot| ProduceAnswer { slot, outcome: Err(refusal.clone()) };
+    slots.into_iter().map(refused).collect()
 }
 
 /// Entries by owner, each owner's in the order of the request.

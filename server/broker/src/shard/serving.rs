@@ -1,7 +1,8 @@
 //! The receive loop of a data core: what other cores and the control executor ask of it.
 //!
 //! Owns the loop and its promise: it never waits, but for the very last call. Replies go straight to whoever awaits them; Produce calls of one sender go
-//! through one queue, so that a connection's appends keep their order; everything else runs as a task of its own.
+//! through one queue, so that a connection's appends keep their order; everything else runs as a task of its own. A service
+//! that panics costs its own call.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use crate::calls::{ProduceCall, Reply, Request};
 use crate::mesh_call::{CallId, Message};
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::shard::Shard;
-use crate::sync::Queue;
+use crate::sync::{Queue, contained};
 
 /// Produce calls of one other core, in the order they came. Bounded by the calls that core may have under way.
 type ForwardedProduces = Queue<(CallId, ProduceCall)>;
@@ -34,12 +35,10 @@ pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P,
             }
             Message::Call(id, request) => {
                 let serving = Rc::clone(&shard);
+                let owed = shard.caller().owe(from, id);
                 shard.platform().spawn(
                     TaskClass::Foreground,
-                    Box::pin(async move {
-                        let reply = serve(&serving, request).await;
-                        serving.caller().answer(from, id, reply).await;
-                    }),
+                    Box::pin(async move { owed.answer(serve(&serving, request).await).await }),
                 );
             }
         }
@@ -57,13 +56,19 @@ fn start_produce_queue<P: Platform, M: Mesh<Message>>(
     let append_in_order = async move {
         loop {
             let (id, call) = calls.pop().await;
-            let under_way = shard.begin_forwarded_produce(call).await;
-            let answering = Rc::clone(&shard);
+            let owed = shard.caller().owe(from, id);
+            let appending = Rc::clone(&shard);
+            let append = async move {
+                let under_way = appending.begin_forwarded_produce(call).await;
+                (owed, under_way)
+            };
+            // Contained: a batch that finds a bug must not end the appends of everyone else.
+            let appended = contained(shard.platform(), TaskClass::Foreground, append).await;
+            let Some((owed, under_way)) = appended else { continue };
             shard.platform().spawn(
                 TaskClass::Foreground,
                 Box::pin(async move {
-                    let answers = under_way.answers().await;
-                    answering.caller().answer(from, id, Reply::Produce(answers)).await;
+                    owed.answer(Reply::Produce(under_way.answers().await)).await;
                 }),
             );
         }

@@ -17,6 +17,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let control = self.caller.control();
         match self.caller.ask(control, Request::CreateTopics(creation)).await {
             Ok(Reply::CreateTopics(changed)) => changed,
+            Ok(Reply::Failed) => Err(MetadataLogError::Failed),
             Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
         }
     }
@@ -26,6 +27,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let control = self.caller.control();
         match self.caller.ask(control, Request::DeleteTopics(deletion)).await {
             Ok(Reply::DeleteTopics(changed)) => changed,
+            Ok(Reply::Failed) => Err(MetadataLogError::Failed),
             Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
         }
     }

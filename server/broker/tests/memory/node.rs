@@ -1,0 +1,168 @@
+//! A node in memory: its data cores and its control executor, started and stopped.
+//!
+//! Owns the start. Each core is a broker of its own to clients, so that a test chooses by which it comes.
+
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::time::Duration;
+
+use broker::config::{Config, Sources};
+use broker::platform::Mesh;
+use broker::sync::{Flag, once};
+use broker::{ControlOptions, Ready, StartRefusal};
+use commitlog::{Executor, TaskClass};
+use record::{BatchBuilder, Codec, NewRecord, NodeId, Timestamp};
+use wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
+
+use crate::client::{Client, Topic, read};
+use crate::mesh::{TestMesh, mesh};
+use crate::world::World;
+
+/// Where core 0 listens.
+const PORT: u16 = 9092;
+/// Where the admin server does.
+const ADMIN_PORT: u16 = 9901;
+
+/// A running node.
+pub(crate) struct Node {
+    world: World,
+    stop: Flag,
+    ended: Flag,
+    outcome: Rc<RefCell<Option<Result<(), StartRefusal>>>>,
+}
+
+impl Node {
+    /// A node of so many data cores, ready.
+    pub(crate) async fn start(world: &World, cores: u16, settings: &[&str]) -> Self {
+        let mut ends = mesh(cores + 1);
+        let control_mesh = ends.pop().unwrap();
+        for end in ends {
+            let platform = world.platform(end.index().0);
+            let (running, main) = (platform.clone(), end.clone());
+            let main = async move {
+                broker::run_data_core(running, main).await;
+                end.leave();
+            };
+            platform.spawn(TaskClass::Foreground, Box::pin(main));
+        }
+        let node = Self {
+            world: world.clone(),
+            stop: Flag::default(),
+            ended: Flag::default(),
+            outcome: Rc::default(),
+        };
+        let (ready, is_ready) = once();
+        let ready = move |_: &Ready| ready.send(());
+        node.start_control(cores, control_mesh, settings, ready);
+        assert_eq!(is_ready.await, Some(()), "{:?}", node.outcome.borrow());
+        node
+    }
+
+    fn start_control(
+        &self,
+        cores: u16,
+        mesh: TestMesh,
+        settings: &[&str],
+        ready: impl FnOnce(&Ready) + 'static,
+    ) {
+        let platform = self.world.platform(cores);
+        let options = ControlOptions {
+            config: config(settings).into(),
+            shard_count: cores,
+            open_files_max: 256,
+            connections_max: 1024,
+            started: self.world.time(),
+        };
+        let (stop, ended, outcome) =
+            (self.stop.clone(), self.ended.clone(), Rc::clone(&self.outcome));
+        let running = platform.clone();
+        let main = async move {
+            let stopping = stop.clone();
+            let stopping = async move { stopping.raised().await };
+            let ran = broker::run_control(running, mesh.clone(), options, stopping, ready).await;
+            *outcome.borrow_mut() = Some(ran);
+            mesh.leave();
+            ended.raise();
+        };
+        platform.spawn(TaskClass::Foreground, Box::pin(main));
+    }
+
+    /// Stops the node, which must end well, and in time.
+    pub(crate) async fn stop(&self) {
+        self.stop.raise();
+        let ended = self.world.within(Duration::from_secs(120), self.ended.raised()).await;
+        assert_eq!(ended, Some(()), "the node does not stop");
+        assert_eq!(*self.outcome.borrow(), Some(Ok(())));
+    }
+
+    /// A client of that core.
+    pub(crate) fn connect(&self, core: u16) -> Client {
+        let address = SocketAddr::from(([127, 0, 0, 1], PORT + core));
+        Client::new(&self.world, self.world.network().connect(address))
+    }
+
+    /// A topic with one partition on each of so many cores, and the partition of each.
+    pub(crate) async fn topic(&self, name: &'static str, cores: u16) -> (Topic, Vec<i32>) {
+        let mut client = self.connect(0);
+        let topic = client.create(name, i32::from(cores)).await;
+        let asked = MetadataRequestTopic { name: Some(name.into()), ..Default::default() };
+        let request = MetadataRequest { topics: Some(vec![asked]), ..Default::default() };
+        let bytes = client.call(9, &request).await;
+        let answer: MetadataResponse<'_> = read(9, &bytes);
+        let partition_of = |core: u16| {
+            let leader = NodeId(i32::from(core) * 10_000 + 1);
+            let mut partitions = answer.topics[0].partitions.iter();
+            partitions.find(|found| found.leader_id == leader).unwrap().partition_index.0
+        };
+        (topic, (0..cores).map(partition_of).collect())
+    }
+
+    /// A page of the admin server, head and body; `None` where it does not come.
+    pub(crate) async fn page(&self, path: &str) -> Option<String> {
+        let address = SocketAddr::from(([127, 0, 0, 1], ADMIN_PORT));
+        let socket = self.world.network().connect(address);
+        socket.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
+        let page = async {
+            let mut bytes = Vec::new();
+            let mut byte = [0];
+            while socket.fill(&mut byte).await {
+                bytes.extend(byte);
+            }
+            String::from_utf8(bytes).unwrap()
+        };
+        self.world.within(Duration::from_secs(60), page).await
+    }
+
+    /// The sum of a metric over its series.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let page = self.page("/metrics").await.unwrap();
+        let lines = page.lines().filter(|line| {
+            line.strip_prefix(name).is_some_and(|rest| rest.starts_with([' ', '{']))
+        });
+        let values = lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<u64>().unwrap());
+        let values: Vec<u64> = values.collect();
+        assert!(!values.is_empty(), "no metric {name} in {page}");
+        values.into_iter().sum()
+    }
+}
+
+fn config(settings: &[&str]) -> Config {
+    let own = [
+        "listeners=127.0.0.1:9092",
+        "advertise=core",
+        "admin.listen=127.0.0.1:9901",
+        "tail.cache.bytes=8388608",
+    ];
+    let sets = own.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
+    Config::load(&Sources { sets, ..Sources::default() }).unwrap()
+}
+
+/// A batch of one record with a value of so many bytes.
+pub(crate) fn batch(bytes: usize) -> Vec<u8> {
+    let value = vec![b'v'; bytes];
+    let timestamp = Timestamp(1_767_225_600_000);
+    let mut builder = BatchBuilder::new(Codec::None);
+    builder.append(&NewRecord { timestamp, value: Some(&value), ..NewRecord::default() });
+    builder.build()
+}
