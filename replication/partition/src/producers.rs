@@ -24,7 +24,7 @@ use record::{
 use crate::Mutant;
 
 /// Batches remembered per producer: an idempotent client has at most five in flight, and any of them may be a retry.
-pub const BATCHES_PER_PRODUCER: usize = 5;
+pub const BATCHES_PER_PRODUCER: usize = record::SNAPSHOT_BATCHES_MAX;
 /// Producers remembered per partition; beyond it the one whose last batch is oldest goes. At most 400 bytes each, so 8 MB a partition.
 pub const PRODUCERS_MAX: usize = 20_000;
 

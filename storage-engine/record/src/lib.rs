@@ -35,8 +35,8 @@ pub use noun::{
 };
 pub use record::{Header, Headers, RECORD_BYTES_MIN, Record, RecordDefect, Records};
 pub use snapshot::{
-    SNAPSHOT_ENTRY_BYTES, SNAPSHOT_HEADER_BYTES, SNAPSHOT_VERSION, SnapshotError, decode_snapshot,
-    encode_snapshot,
+    SNAPSHOT_BATCHES_MAX, SNAPSHOT_BYTES_MAX, SNAPSHOT_ENTRY_BYTES, SNAPSHOT_HEADER_BYTES,
+    SNAPSHOT_PRODUCERS_MAX, SNAPSHOT_VERSION, SnapshotError, decode_snapshot, encode_snapshot,
 };
 pub use validate::{
     BatchRefusal, NullKeys, RECORD_FAULTS_MAX, RecordFault, RecordFaultKind, RecordFaults, Step,

@@ -26,6 +26,14 @@ pub const SNAPSHOT_HEADER_BYTES: usize = 10;
 /// Bytes of one entry.
 pub const SNAPSHOT_ENTRY_BYTES: usize = 46;
 
+/// Producers that one log remembers at most: the bound of `producer.state.count.max`.
+pub const SNAPSHOT_PRODUCERS_MAX: u32 = 1_000_000;
+/// Batches remembered of each.
+pub const SNAPSHOT_BATCHES_MAX: usize = 5;
+/// No snapshot is larger: 230 MB, where every producer is remembered with all its batches.
+pub const SNAPSHOT_BYTES_MAX: usize = SNAPSHOT_HEADER_BYTES
+    + SNAPSHOT_PRODUCERS_MAX as usize * SNAPSHOT_BATCHES_MAX * SNAPSHOT_ENTRY_BYTES;
+
 /// Where the bytes that the checksum covers start.
 const CRC_REGION_START: usize = 6;
 

@@ -302,7 +302,7 @@ pub static OPTIONS: [ConfigOption; 39] = [
     },
     ConfigOption {
         key: "producer.state.count.max",
-        allowed: Allowed::Range(1, 1_000_000),
+        allowed: Allowed::Range(1, record::SNAPSHOT_PRODUCERS_MAX as i64),
         default: Some("20000"),
         doc: "Idempotent producers remembered a partition; beyond it the one silent longest is forgotten.",
         ..COUNT

@@ -151,13 +151,17 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         Ok(())
     }
 
-    async fn stray_directory(&self) -> Result<String, StoreError> {
+    pub(super) async fn stray_directory(&self) -> Result<String, StoreError> {
         let name = format!("{}-{}", self.identity.topic_id, self.identity.partition);
         ensure_stray(&self.shared.disk, &name).await?;
         Ok(small_file::join(STRAY_DIRECTORY, &name))
     }
 
-    async fn free_path(&self, directory: &str, name: &str) -> Result<String, StoreError> {
+    pub(super) async fn free_path(
+        &self,
+        directory: &str,
+        name: &str,
+    ) -> Result<String, StoreError> {
         let taken = self.shared.disk.list(directory).await.at(directory)?;
         let free = crate::directory::free_name(&taken, name);
         Ok(small_file::join(directory, &free))

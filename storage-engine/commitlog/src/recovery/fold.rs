@@ -2,7 +2,7 @@
 //!
 //! Owns the choice of the snapshot. A damaged or stale one costs a longer walk, never a wrong state.
 
-use record::{BatchHeader, Offset, ProducerBatch, decode_snapshot};
+use record::{BatchHeader, Offset, ProducerBatch, SNAPSHOT_BYTES_MAX, decode_snapshot};
 
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{AtPath, OpenError, StoreError};
@@ -13,9 +13,6 @@ use crate::log::{Damage, next_good};
 use crate::recovery::{Listing, Plan, Recovery, RecoveryReport, note};
 use crate::small_file;
 use crate::stream::{FoundBatch, SegmentStream};
-
-/// A snapshot above this is damaged: 1,000,000 entries of 46 bytes.
-const SNAPSHOT_BYTES_MAX: usize = 46_000_010;
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     /// Restores the newest good snapshot at or below the plan's offset and applies the batches between the two. Returns
@@ -30,7 +27,8 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let mut restored = None;
         for at in listing.snapshots.iter().rev().copied().filter(|at| *at <= plan.offset) {
             let path = small_file::join(self.directory, &segment_name(at, Suffix::Snapshot));
-            let file = small_file::read(&self.shared.disk, &path, SNAPSHOT_BYTES_MAX).await;
+            // One byte more than the largest: a longer file is seen to be too long.
+            let file = small_file::read(&self.shared.disk, &path, SNAPSHOT_BYTES_MAX + 1).await;
             let Some(bytes) = file.at(&path)? else { continue };
             match decode_snapshot(&bytes) {
                 Ok(entries) => {
@@ -39,8 +37,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                     break;
                 }
                 Err(error) => {
-                    tracing::warn!(%path, %error, "producer snapshot unusable: removing it");
-                    self.shared.disk.remove(&path).await.at(&path)?;
+                    let kept = self.move_aside(&path, at).await?;
+                    tracing::warn!(%path, %error, %kept, "producer snapshot unusable: moved aside");
+                    report.strays.push(kept);
                 }
             }
         }
@@ -53,6 +52,17 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         })
         .await?;
         Ok(restored)
+    }
+
+    /// Moves the snapshot at `at` to `stray/`; lasting on return.
+    async fn move_aside(&self, path: &str, at: Offset) -> Result<String, StoreError> {
+        let directory = self.stray_directory().await?;
+        let target = self.free_path(&directory, &segment_name(at, Suffix::Snapshot)).await?;
+        let disk = &self.shared.disk;
+        disk.rename(path, &target).await.at(path)?;
+        disk.sync_dir(&directory).await.at(&directory)?;
+        disk.sync_dir(self.directory).await.at(self.directory)?;
+        Ok(target)
     }
 
     /// Shows every good batch from `from` up to the plan's offset. Damage on the way is noted and passed.

@@ -403,6 +403,35 @@ fn damaged_checkpoints_and_snapshots_cost_time_only() {
 }
 
 #[test]
+fn a_snapshot_that_cannot_be_read_is_moved_aside_and_not_deleted() {
+    let mut world = World::new(Settings::default());
+    world.fill(10, 2, 1000);
+    let stopped = world.stop();
+    let name = format!("{:020}.snapshot", 20);
+    stopped.disk.edit(&format!("{DIRECTORY}/{name}"), |bytes| bytes[12] ^= 1);
+    let world = stopped.start();
+    assert_eq!(world.fold.borrow().0.len(), 1);
+    let directory = format!("stray/{}-0", crate::support::world::TOPIC);
+    assert_eq!(world.disk.names(&directory), [name.as_str()]);
+    assert_eq!(world.report.strays, [format!("{directory}/{name}")]);
+}
+
+#[test]
+fn a_snapshot_of_more_than_a_million_batches_is_read_whole() {
+    let mut world = World::new(Settings::default());
+    world.fill(1, 1, 10);
+    let entry = world.fold.borrow().0[0];
+    let many = (0..1_000_001)
+        .map(|id| record::ProducerSnapshotEntry { producer_id: record::ProducerId(id), ..entry });
+    let many: Vec<_> = many.collect();
+    let stopped = world.stop();
+    let path = format!("{DIRECTORY}/{:020}.snapshot", 1);
+    stopped.disk.edit(&path, |bytes| *bytes = record::encode_snapshot(&many));
+    let world = stopped.start();
+    assert_eq!(world.fold.borrow().0.len(), many.len());
+}
+
+#[test]
 fn producer_state_survives_crashes_at_any_batch() {
     let mut world = World::new(Settings::default());
     for round in 0..12 {
