@@ -14,6 +14,7 @@
 //! Where the file ends before P, nothing is cut: the log goes on at the end that the checkpoint knows (`short.rs`).
 
 mod beyond;
+mod epochs;
 mod fold;
 mod scan;
 mod short;
@@ -21,7 +22,7 @@ mod short;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use record::{EpochTable, Fold, Offset, Timestamp};
+use record::{EpochTable, Fold, LeaderEpoch, Offset, Timestamp};
 
 use crate::checkpoint::CheckpointEntry;
 use crate::disk::{BLOCK_BYTES, Disk, DiskFile, EntryKind, OpenMode};
@@ -36,9 +37,6 @@ use crate::small_file::{self, TEMPORARY_SUFFIX, block_floor};
 use crate::store::StartKind;
 use crate::stream::BadBatch;
 use crate::tail_cache::TailChunk;
-
-/// An epoch file above this is damaged: 100,000 elections of one partition.
-const EPOCH_FILE_BYTES_MAX: usize = 100_000 * 32;
 
 /// Why a log was cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,6 +136,8 @@ pub(crate) struct Recovery<'a, D: Disk, E: Executor> {
     pub(crate) options: LogOptions,
     pub(crate) fold: &'a Rc<RefCell<dyn Fold>>,
     pub(crate) now: Timestamp,
+    /// The newest leader epoch that the metadata knows: no batch has a later one.
+    pub(crate) newest_epoch: LeaderEpoch,
 }
 
 /// The front of the log that is taken as it is, and where checking begins.
@@ -188,7 +188,16 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         }
         let mut damage = Vec::new();
         self.take_short(&listing, &plan, &mut damage, &mut report).await?;
-        let snapshot_at = self.restore_fold(&listing, &plan, &mut damage, &mut report).await?;
+        let restored = self.restore_fold(&listing, &plan, &mut damage, &mut report).await?;
+        epochs_changed |= self
+            .hold_epochs_against_batches(
+                &listing,
+                &plan,
+                restored.last_epoch,
+                &mut epochs,
+                &mut report,
+            )
+            .await?;
         let mut segments = self.sealed_segments(&listing, &plan);
         let scanned = self.scan(&listing, &plan, &mut epochs, &mut report).await?;
         epochs_changed |= scanned.epochs_changed;
@@ -226,7 +235,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             epochs,
             epochs_changed,
             damage,
-            snapshot_at,
+            snapshot_at: restored.snapshot_at,
             tidy_at,
             unindexed,
             report,
@@ -350,33 +359,6 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 ..Segment::fresh(log.base, self.now)
             })
             .collect()
-    }
-
-    /// The epoch table as its file has it, or from the batches below the scan if the file is no use.
-    async fn load_epochs(
-        &self,
-        listing: &Listing,
-        plan: &Plan,
-        report: &mut RecoveryReport,
-    ) -> Result<(EpochTable, bool), OpenError> {
-        let path = small_file::join(self.directory, crate::log::EPOCH_FILE);
-        let file = small_file::read(&self.shared.disk, &path, EPOCH_FILE_BYTES_MAX).await;
-        let nothing_before = plan.position == 0 && plan.first_scanned == 0;
-        match file.at(&path)? {
-            None if nothing_before => return Ok((EpochTable::new(), true)),
-            None => tracing::warn!(%path, "missing: rebuilding it from the log"),
-            Some(bytes) => match EpochTable::decode(&bytes) {
-                Ok(table) => return Ok((table, false)),
-                Err(error) => tracing::warn!(%path, %error, "rebuilding it from the log"),
-            },
-        }
-        report.epochs_rebuilt = true;
-        let mut table = EpochTable::new();
-        self.walk_front(listing, plan, Offset::ZERO, report, &mut Vec::new(), |header| {
-            table.assign(header.partition_leader_epoch, header.base_offset);
-        })
-        .await?;
-        Ok((table, true))
     }
 
     /// The last block of the log, which the next group starts with.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use record::{Fold, Offset, Timestamp, TopicId, TopicPartition};
+use record::{Fold, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 use crate::checkpoint::{
     self, CHECKPOINT_DIRECTORY, CheckpointEntry, CheckpointFile, CheckpointMap, Copy,
@@ -186,9 +186,22 @@ impl<D: Disk, E: Executor> Store<D, E> {
         fold: Rc<RefCell<dyn Fold>>,
         now: Timestamp,
     ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
+        self.open_log_under(LeaderEpoch(i32::MAX), identity, options, fold, now).await
+    }
+
+    /// The same where the metadata says that `newest` is the newest leader epoch of the partition: a later one on disk is not
+    /// believed, for neither the file of epochs nor that field of a batch has a checksum.
+    pub async fn open_log_under(
+        &self,
+        newest: LeaderEpoch,
+        identity: LogIdentity,
+        options: LogOptions,
+        fold: Rc<RefCell<dyn Fold>>,
+        now: Timestamp,
+    ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
         let name = identity.to_string();
         let opening = Opening::begin(&self.0, identity.topic_partition())?;
-        let place = Place { parent: TOPICS_DIRECTORY, name, has_metadata: true };
+        let place = Place { parent: TOPICS_DIRECTORY, name, has_metadata: true, newest };
         let opened = self.0.open_in(place, identity, options, fold, now).await;
         drop(opening);
         opened
@@ -204,7 +217,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
         now: Timestamp,
     ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
         let opening = Opening::begin(&self.0, identity.topic_partition())?;
-        let place = Place { parent: "", name: directory.to_owned(), has_metadata: false };
+        let (parent, name, newest) = ("", directory.to_owned(), LeaderEpoch(i32::MAX));
+        let place = Place { parent, name, has_metadata: false, newest };
         let opened = self.0.open_in(place, identity, options, fold, now).await;
         drop(opening);
         opened
@@ -366,6 +380,8 @@ struct Place {
     parent: &'static str,
     name: String,
     has_metadata: bool,
+    /// The newest leader epoch that its batches can have.
+    newest: LeaderEpoch,
 }
 
 /// What is there of a log.
@@ -410,6 +426,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                     options,
                     fold: &fold,
                     now,
+                    newest_epoch: place.newest,
                 };
                 recovery.run().await?
             }

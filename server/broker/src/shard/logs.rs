@@ -200,7 +200,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let fold = Rc::clone(&producers);
         let (log, report) = self
             .store
-            .open_log(identity, log_options(settings), fold, self.platform.now())
+            .open_log_under(*epoch, identity, log_options(settings), fold, self.platform.now())
             .await
             .map_err(|error| error.to_string())?;
         let name: Rc<str> = format!("{}-{index}", topic.name).into();

@@ -2,7 +2,9 @@
 //!
 //! Owns the choice of the snapshot. A damaged or stale one costs a longer walk, never a wrong state.
 
-use record::{BatchHeader, Offset, ProducerBatch, SNAPSHOT_BYTES_MAX, decode_snapshot};
+use record::{
+    BatchHeader, LeaderEpoch, Offset, ProducerBatch, SNAPSHOT_BYTES_MAX, decode_snapshot,
+};
 
 use crate::disk::{Disk, DiskError, OpenMode};
 use crate::error::{AtPath, OpenError, StoreError};
@@ -14,16 +16,23 @@ use crate::recovery::{Listing, Plan, Recovery, RecoveryReport, note};
 use crate::small_file;
 use crate::stream::{FoundBatch, SegmentStream};
 
+/// What restoring the state found on its way.
+pub(super) struct Restored {
+    /// Where the snapshot stood that was used.
+    pub(super) snapshot_at: Option<Offset>,
+    /// Base offset and leader epoch of the last batch below the plan's offset that was looked at.
+    pub(super) last_epoch: Option<(Offset, LeaderEpoch)>,
+}
+
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
-    /// Restores the newest good snapshot at or below the plan's offset and applies the batches between the two. Returns
-    /// where the snapshot stood.
+    /// Restores the newest good snapshot at or below the plan's offset and applies the batches between the two.
     pub(super) async fn restore_fold(
         &self,
         listing: &Listing,
         plan: &Plan,
         damage: &mut Vec<Damage>,
         report: &mut RecoveryReport,
-    ) -> Result<Option<Offset>, OpenError> {
+    ) -> Result<Restored, OpenError> {
         let mut restored = None;
         for at in listing.snapshots.iter().rev().copied().filter(|at| *at <= plan.offset) {
             let path = small_file::join(self.directory, &segment_name(at, Suffix::Snapshot));
@@ -47,11 +56,13 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             self.fold.borrow_mut().restore(&[]);
         }
         let from = restored.unwrap_or(Offset::ZERO);
+        let mut last = None;
         self.walk_front(listing, plan, from, report, damage, |header| {
             self.fold.borrow_mut().apply(&ProducerBatch::from(header));
+            last = Some((header.base_offset, header.partition_leader_epoch));
         })
         .await?;
-        Ok(restored)
+        Ok(Restored { snapshot_at: restored, last_epoch: last })
     }
 
     /// Moves the snapshot at `at` to `stray/`; lasting on return.

@@ -131,7 +131,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                     first_timestamp = header.max_timestamp;
                 }
                 builder.observe(&header, position, self.options.index_interval_bytes);
-                epochs_changed |= epochs.assign(header.partition_leader_epoch, offset);
+                if self.is_credible(header.partition_leader_epoch) {
+                    epochs_changed |= epochs.assign(header.partition_leader_epoch, offset);
+                }
                 self.fold.borrow_mut().apply(&ProducerBatch::from(&header));
                 position += header.total_bytes() as u64;
                 offset = header.next_offset();

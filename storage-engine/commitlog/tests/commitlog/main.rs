@@ -8,6 +8,7 @@
 
 mod append_and_read;
 mod damage;
+mod epochs;
 mod failure;
 mod lifecycle;
 #[cfg(feature = "mutants")]

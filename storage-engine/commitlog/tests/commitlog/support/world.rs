@@ -70,6 +70,8 @@ pub(crate) struct Settings {
     pub(crate) read_cache_bytes: usize,
     pub(crate) shard: &'static str,
     pub(crate) mutant: Mutant,
+    /// What the metadata says.
+    pub(crate) newest_epoch: LeaderEpoch,
 }
 
 impl Default for Settings {
@@ -80,6 +82,7 @@ impl Default for Settings {
             read_cache_bytes: 1 << 20,
             shard: "0",
             mutant: Mutant::NONE,
+            newest_epoch: LeaderEpoch(i32::MAX),
         }
     }
 }
@@ -168,8 +171,16 @@ impl World {
         let fold = Rc::new(RefCell::new(LastBatches::default()));
         let (store, log, report) = executor.run(async {
             let (store, _) = open_store(&disk, &executor, &settings).await;
-            let (log, report) =
-                store.open_log(identity(TOPIC), settings.options, fold.clone(), NOW).await.unwrap();
+            let (log, report) = store
+                .open_log_under(
+                    settings.newest_epoch,
+                    identity(TOPIC),
+                    settings.options,
+                    fold.clone(),
+                    NOW,
+                )
+                .await
+                .unwrap();
             (store, log, report)
         });
         log.check();

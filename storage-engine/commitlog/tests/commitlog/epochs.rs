@@ -1,0 +1,91 @@
+//! The file of leader epochs has no checksum: it is held against the batches and against what the metadata knows.
+
+use record::{LeaderEpoch, Offset};
+
+use crate::support::world::{DIRECTORY, Settings, World};
+
+const FILE: &str = "leader-epoch-checkpoint";
+
+/// Epochs 0, 3 and 7 of four batches each, and then `edit` done to the file.
+fn world(clean: bool, edit: impl Fn(&mut Vec<u8>)) -> (World, record::EpochTable) {
+    let mut world = World::new(Settings::default());
+    for epoch in [0, 3, 7] {
+        world.epoch = LeaderEpoch(epoch);
+        world.fill(4, 2, 3000);
+    }
+    world.checkpoint();
+    let epochs = world.log.epochs();
+    let path = format!("{DIRECTORY}/{FILE}");
+    let world = if clean {
+        let stopped = world.stop();
+        stopped.disk.edit(&path, edit);
+        stopped.start()
+    } else {
+        world.disk.edit(&path, edit);
+        world.crash()
+    };
+    (world, epochs)
+}
+
+fn replace(bytes: &mut Vec<u8>, from: &str, to: &str) {
+    let text = String::from_utf8(bytes.clone()).unwrap();
+    assert!(text.contains(from), "{text}");
+    *bytes = text.replace(from, to).into_bytes();
+}
+
+#[test]
+fn a_flipped_digit_of_the_newest_epoch_is_put_right_by_the_batches() {
+    for clean in [false, true] {
+        for (from, to) in [("\n7 16", "\n8 16"), ("\n7 16", "\n5 16"), ("\n7 16", "\n7 24")] {
+            let (mut world, epochs) = world(clean, |bytes| replace(bytes, from, to));
+            assert_eq!(world.log.epochs(), epochs, "{to} clean {clean}");
+            assert!(world.report.epochs_rebuilt);
+            world.epoch = LeaderEpoch(7);
+            world.fill(1, 1, 10);
+            world.verify(1 << 20);
+            world.checkpoint();
+            let text = world.disk.edit(&format!("{DIRECTORY}/{FILE}"), |bytes| bytes.clone());
+            assert_eq!(text, b"0\n3\n0 0\n3 8\n7 16\n");
+        }
+    }
+}
+
+#[test]
+fn a_right_file_is_taken_as_it_is() {
+    for clean in [false, true] {
+        let (world, epochs) = world(clean, |_| {});
+        assert_eq!(world.log.epochs(), epochs);
+        assert!(!world.report.epochs_rebuilt);
+        assert_eq!(world.log.ends().durable(), Offset(24));
+    }
+}
+
+#[test]
+fn an_epoch_above_the_metadatas_is_not_believed_of_the_file_nor_of_a_batch() {
+    for clean in [false, true] {
+        let settings = Settings { newest_epoch: LeaderEpoch(7), ..Settings::default() };
+        let mut world = World::new(settings);
+        for epoch in [0, 7] {
+            world.epoch = LeaderEpoch(epoch);
+            world.fill(4, 2, 3000);
+        }
+        let epochs = world.log.epochs();
+        // The last batch, whose epoch no checksum covers, and the file that was written after it.
+        let position: usize = world.model[..7].iter().map(Vec::len).sum();
+        let flip = |bytes: &mut Vec<u8>| bytes[position + 15] = 9;
+        let path = format!("{DIRECTORY}/{:020}.log", 0);
+        let world = if clean {
+            let stopped = world.stop();
+            stopped.disk.edit(&path, flip);
+            stopped.disk.edit(&format!("{DIRECTORY}/{FILE}"), |bytes| {
+                replace(bytes, "\n7 8", "\n9 8");
+            });
+            stopped.start()
+        } else {
+            world.disk.edit(&path, flip);
+            world.crash()
+        };
+        assert_eq!(world.log.epochs(), epochs, "clean {clean}");
+        assert_eq!(world.log.latest_epoch(), Some(LeaderEpoch(7)));
+    }
+}
