@@ -157,6 +157,8 @@ pub(crate) struct LogInner<D: Disk, E: Executor> {
     pub(crate) is_closing: Cell<bool>,
     /// Tasks that use the log's paths: its directory is not moved before they are done.
     pub(crate) busy_count: Cell<usize>,
+    /// The file of leader epochs is being written.
+    pub(crate) flushing_epochs: Cell<bool>,
     pub(crate) state: RefCell<LogState<D>>,
     pub(crate) tail: Rc<LogTail<D>>,
     pub(crate) lane: Lane<D>,

@@ -529,6 +529,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             failure: Cell::new(None),
             is_closing: Cell::new(false),
             busy_count: Cell::new(0),
+            flushing_epochs: Cell::new(false),
             tail: self.shared.tail_cache.log_tail(end.offset, recovered.boundary),
             state: RefCell::new(LogState {
                 segments: recovered.segments,

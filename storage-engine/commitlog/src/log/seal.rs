@@ -202,22 +202,28 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         })
     }
 
-    /// Writes the leader-epoch file if the table changed. Order: before a checkpoint that passes the change.
+    /// Writes the leader-epoch file if the table changed; lasting on return, whoever began to write it. Order: before a
+    /// checkpoint that passes the change.
     pub(crate) async fn flush_epochs(&self) -> Result<(), StoreError> {
         let _busy = self.busy();
+        let free = || (!self.flushing_epochs.get()).then_some(());
+        self.moved.wait_for(free).await;
         let text = {
-            let mut state = self.state.borrow_mut();
-            if self.is_closed() || !std::mem::take(&mut state.epochs_changed) {
+            let state = self.state.borrow();
+            if self.is_closed() || !state.epochs_changed {
                 return Ok(());
             }
             state.epochs.encode()
         };
+        let _flushing = Flushing::begin(self);
         let written =
             small_file::replace(&self.shared.disk, &self.directory, EPOCH_FILE, text.as_bytes())
                 .await
                 .at(&small_file::join(&self.directory, EPOCH_FILE));
-        if written.is_err() {
-            self.state.borrow_mut().epochs_changed = true;
+        let mut state = self.state.borrow_mut();
+        // What was appended meanwhile may have begun an epoch.
+        if written.is_ok() && state.epochs.encode() == text {
+            state.epochs_changed = false;
         }
         written
     }
@@ -269,5 +275,22 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             self.state.borrow_mut().tidy_at = Some((base, readable.bytes));
         }
         self.snapshot_now().await.map_err(ReadError::from)
+    }
+}
+
+/// Keeps others from writing the file of epochs at the same time, until it is dropped, whatever way that comes.
+struct Flushing<'a, D: Disk, E: Executor>(&'a LogInner<D, E>);
+
+impl<'a, D: Disk, E: Executor> Flushing<'a, D, E> {
+    fn begin(inner: &'a LogInner<D, E>) -> Self {
+        inner.flushing_epochs.set(true);
+        Self(inner)
+    }
+}
+
+impl<D: Disk, E: Executor> Drop for Flushing<'_, D, E> {
+    fn drop(&mut self) {
+        self.0.flushing_epochs.set(false);
+        self.0.moved.notify();
     }
 }
