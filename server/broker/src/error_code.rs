@@ -83,6 +83,8 @@ impl ToErrorCode for FetchRefusal {
             Self::FencedEpoch { .. } => ErrorCode::FencedLeaderEpoch,
             Self::UnknownEpoch { .. } => ErrorCode::UnknownLeaderEpoch,
             Self::Damaged { .. } => ErrorCode::CorruptMessage,
+            // Trying again would not help, which is what a code of damage or of storage makes a client do.
+            Self::Expands { .. } => ErrorCode::UnknownServerError,
             Self::Storage { .. } => ErrorCode::KafkaStorageError,
             Self::Ended(reason) => reason.error_code(),
         }

@@ -182,6 +182,12 @@ pub enum FetchRefusal {
         /// What is.
         current: LeaderEpoch,
     },
+    /// Records that expand too far to be looked through.
+    #[error("{detail}")]
+    Expands {
+        /// Which, and the bound.
+        detail: String,
+    },
     /// The bytes there are damaged on disk.
     #[error("damaged on disk: {detail}")]
     Damaged {
@@ -272,6 +278,7 @@ impl FetchRefusal {
                 Self::OutOfRange { offset: asked, start: Offset::ZERO, end }
             }
             ReadError::Damaged { .. } => Self::Damaged { detail: format!("{partition}: {error}") },
+            ReadError::Expands { .. } => Self::Expands { detail: format!("{partition}: {error}") },
             ReadError::Closed => Self::NotLeader,
             ReadError::Io(error) => Self::Storage { detail: format!("{partition}: disk: {error}") },
         }

@@ -125,6 +125,14 @@ pub enum ReadError {
         /// The offsets that cannot be read.
         range: Range<Offset>,
     },
+    /// Nothing is wrong with the bytes; decompressed there are more than anybody looks through.
+    #[error("records {}..{} expand beyond {bound} bytes", range.start, range.end)]
+    Expands {
+        /// The offsets of the batch.
+        range: Range<Offset>,
+        /// The bound.
+        bound: usize,
+    },
     /// The log was closed or deleted.
     #[error("the log is closed")]
     Closed,

@@ -39,6 +39,6 @@ pub use snapshot::{
     SNAPSHOT_PRODUCERS_MAX, SNAPSHOT_VERSION, SnapshotError, decode_snapshot, encode_snapshot,
 };
 pub use validate::{
-    BatchRefusal, NullKeys, RECORD_FAULTS_MAX, RecordFault, RecordFaultKind, RecordFaults, Step,
-    Summary, ValidateOptions, Validator,
+    BatchRefusal, FindError, FindStep, NullKeys, RECORD_FAULTS_MAX, RecordFault, RecordFaultKind,
+    RecordFaults, RecordFinder, Step, Summary, ValidateOptions, Validator, Wanted, WantedTime,
 };

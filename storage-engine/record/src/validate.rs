@@ -10,6 +10,7 @@
 //!   Done  what the append needs: the header, the true largest timestamp and the first offset that has it
 //! ```
 
+mod finder;
 mod walker;
 
 use alloc::vec::Vec;
@@ -20,6 +21,8 @@ use crate::{
     BatchError, BatchHeader, Codec, Crc, DecompressError, RecordDefect, Timestamp, Workspace,
 };
 use walker::{Paused, Walker};
+
+pub use finder::{FindError, FindStep, RecordFinder, Wanted, WantedTime};
 
 /// How many faulty records are remembered; further ones only count.
 pub const RECORD_FAULTS_MAX: usize = 32;
@@ -264,24 +267,9 @@ impl<'a> Validator<'a> {
                     let computed = crc.value();
                     if tail.is_empty() { Some(self.start_records(computed)?) } else { None }
                 }
-                Stage::Plain { rest } => {
-                    let (consumed, paused) = self.walker.walk(rest, true, &mut budget)?;
-                    *rest = rest.get(consumed..).unwrap_or_default();
-                    (paused == Paused::End).then_some(Stage::Done)
-                }
-                Stage::Compressed { decoder, ended } => {
-                    let workspace = &mut *self.workspace;
-                    let unread = workspace.window.unread();
-                    let (consumed, paused) = self.walker.walk(unread, *ended, &mut budget)?;
-                    workspace.window.consume(consumed);
-                    if paused == Paused::NeedsBytes {
-                        let codec = self.header.codec()?;
-                        let want = budget.output_bytes(codec);
-                        match decoder.produce(workspace, want)? {
-                            Progress::Produced(bytes) => budget.charge_output(codec, bytes),
-                            Progress::End => *ended = true,
-                        }
-                    }
+                stage @ (Stage::Plain { .. } | Stage::Compressed { .. }) => {
+                    let (walker, header) = (&mut self.walker, &self.header);
+                    let paused = walk_records(stage, walker, header, self.workspace, &mut budget)?;
                     (paused == Paused::End).then_some(Stage::Done)
                 }
                 Stage::Done => panic!("step after the last one"),
@@ -322,6 +310,38 @@ impl<'a> Validator<'a> {
                 Stage::Compressed { decoder, ended: false }
             }
         })
+    }
+}
+
+/// Walks on over records, where they lie or as they are decompressed. Panics before and after them.
+fn walk_records(
+    stage: &mut Stage<'_>,
+    walker: &mut Walker,
+    header: &BatchHeader,
+    workspace: &mut Workspace,
+    budget: &mut Budget,
+) -> Result<Paused, BatchRefusal> {
+    match stage {
+        Stage::Plain { rest } => {
+            let (consumed, paused) = walker.walk(rest, true, budget)?;
+            *rest = rest.get(consumed..).unwrap_or_default();
+            Ok(paused)
+        }
+        Stage::Compressed { decoder, ended } => {
+            let unread = workspace.window.unread();
+            let (consumed, paused) = walker.walk(unread, *ended, budget)?;
+            workspace.window.consume(consumed);
+            if paused == Paused::NeedsBytes {
+                let codec = header.codec()?;
+                let want = budget.output_bytes(codec);
+                match decoder.produce(workspace, want)? {
+                    Progress::Produced(bytes) => budget.charge_output(codec, bytes),
+                    Progress::End => *ended = true,
+                }
+            }
+            Ok(paused)
+        }
+        Stage::Start | Stage::Crc { .. } | Stage::Done => panic!("no records to walk over"),
     }
 }
 

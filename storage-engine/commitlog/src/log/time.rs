@@ -7,7 +7,10 @@
 use std::rc::Rc;
 
 use record::batch::HEADER_BYTES;
-use record::{BatchHeader, Codec, LeaderEpoch, Offset, Records, Timestamp, Workspace, decompress};
+use record::{
+    BatchHeader, FindError, FindStep, LeaderEpoch, Offset, RecordFinder, Timestamp, Wanted,
+    WantedTime, Workspace,
+};
 
 use crate::disk::Disk;
 use crate::error::ReadError;
@@ -22,8 +25,12 @@ use crate::shared::IndexOrigin;
 
 /// A stretch of log looked through at once.
 const STRETCH_BYTES: u64 = 1 << 20;
-/// Bound on the records of one batch, decompressed; memory follows what really comes out.
+/// Bound on the records of one batch, decompressed: a second or so of work. Memory is one window of them.
 const RECORDS_BYTES_MAX: usize = 1 << 30;
+/// Work between two polite pauses.
+const STEP_NS: u32 = 20_000;
+/// Bytes copied between two polite pauses.
+const STEP_BYTES: usize = 64 * 1024;
 
 /// A record found by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,11 +191,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 if header.max_timestamp < target || header.last_offset() < bounds.log_start {
                     continue;
                 }
-                let wanted = |at: Offset, timestamp: Timestamp| {
-                    timestamp >= target && at >= bounds.log_start
-                };
-                if let Some(found) = find_record(&stretch.extent, *position, header, wanted)? {
-                    return Ok(Some(found));
+                let time = WantedTime::AtLeast(target);
+                let wanted = Wanted { time, offset_min: bounds.log_start };
+                let found = self.find_record(&stretch.extent, *position, header, wanted).await?;
+                if found.is_some() {
+                    return Ok(found);
                 }
             }
             offset = stretch.extent.next_offset;
@@ -275,9 +282,53 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         else {
             return Ok(None);
         };
-        let wanted =
-            |at: Offset, timestamp: Timestamp| timestamp == max.timestamp && at >= bounds.log_start;
-        find_record(&stretch.extent, *position, header, wanted)
+        let time = WantedTime::Exactly(max.timestamp);
+        let wanted = Wanted { time, offset_min: bounds.log_start };
+        self.find_record(&stretch.extent, *position, header, wanted).await
+    }
+
+    /// The first record of a batch that is wanted. Gives way to others as it goes: a few bytes may expand to a thousand times
+    /// as many.
+    async fn find_record(
+        &self,
+        extent: &Extent<D>,
+        position: u64,
+        header: &BatchHeader,
+        wanted: Wanted,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let range = header.base_offset..header.next_offset();
+        let refused = |error| match error {
+            FindError::OutputBound { output_bytes_max } => {
+                let (range, bound) = (range.clone(), output_bytes_max);
+                ReadError::Expands { range, bound }
+            }
+            // Right by its checksum and still no records: refused like any other damage.
+            FindError::Damaged => ReadError::Damaged { range: range.clone() },
+        };
+        let executor = &self.shared.executor;
+        let from = position - extent.position + HEADER_BYTES as u64;
+        let bytes = header.total_bytes() - HEADER_BYTES;
+        let mut records = Vec::with_capacity(bytes);
+        for slice in cut(&extent.pieces, from, bytes as u64) {
+            for piece in slice.chunks(STEP_BYTES) {
+                records.extend_from_slice(piece);
+                executor.yield_if_needed().await;
+            }
+        }
+        let mut workspace = Workspace::new();
+        let mut finder =
+            RecordFinder::new(header, &records, wanted, RECORDS_BYTES_MAX, &mut workspace)
+                .map_err(refused)?;
+        loop {
+            match finder.step(STEP_NS).map_err(refused)? {
+                FindStep::More => executor.yield_if_needed().await,
+                FindStep::Absent => return Ok(None),
+                FindStep::Found { offset, timestamp } => {
+                    let leader_epoch = header.partition_leader_epoch;
+                    return Ok(Some(TimestampedOffset { timestamp, offset, leader_epoch }));
+                }
+            }
+        }
     }
 
     /// Checked batches from the one that holds `offset` on; `None` at `end` or the segment's.
@@ -326,36 +377,4 @@ fn headers_of<D: Disk>(extent: &Extent<D>, from: Offset, end: Offset) -> Vec<(u6
         position += header.total_bytes() as u64;
     }
     headers
-}
-
-/// The first record of a batch that is wanted.
-fn find_record<D: Disk>(
-    extent: &Extent<D>,
-    position: u64,
-    header: &BatchHeader,
-    wanted: impl Fn(Offset, Timestamp) -> bool,
-) -> Result<Option<TimestampedOffset>, ReadError> {
-    // Right by its checksum and still no records: refused like any other damage.
-    let damaged = || ReadError::Damaged { range: header.base_offset..header.next_offset() };
-    let from = position - extent.position + HEADER_BYTES as u64;
-    let bytes = (header.total_bytes() - HEADER_BYTES) as u64;
-    let mut records = Vec::with_capacity(header.total_bytes() - HEADER_BYTES);
-    for slice in cut(&extent.pieces, from, bytes) {
-        records.extend_from_slice(&slice);
-    }
-    let codec = header.codec().map_err(|_| damaged())?;
-    if codec != Codec::None {
-        let mut workspace = Workspace::new();
-        records = decompress(codec, &records, RECORDS_BYTES_MAX, &mut workspace)
-            .map_err(|_| damaged())?;
-    }
-    for record in Records::new(header, &records) {
-        let record = record.map_err(|_| damaged())?;
-        let (offset, timestamp) = (record.offset(header), record.timestamp(header));
-        if wanted(offset, timestamp) {
-            let leader_epoch = header.partition_leader_epoch;
-            return Ok(Some(TimestampedOffset { timestamp, offset, leader_epoch }));
-        }
-    }
-    Ok(None)
 }

@@ -4,13 +4,14 @@
 //! is passed without being held. A field (a length or a record's head) is at most 26 bytes long; where one is cut, the
 //! walk asks for more bytes and starts again at that field.
 
+use crate::batch::TimestampType;
 use crate::codec::{DecodeError, Reader};
 use crate::record::HEADER_BYTES_MIN;
 use crate::{BatchHeader, RecordDefect, Timestamp};
 
 use super::{
     BatchRefusal, Budget, NullKeys, RECORD_FAULTS_MAX, RecordFault, RecordFaultKind, RecordFaults,
-    Summary, ValidateOptions,
+    Summary, ValidateOptions, Wanted, WantedTime,
 };
 
 /// A record's head: length 5, attributes 1, timestamp delta 10, offset delta 5, key length 5.
@@ -28,6 +29,37 @@ pub(super) enum Paused {
     NeedsBytes,
     /// Every record was read and no byte is left.
     End,
+    /// A search is over; the walk does not go on.
+    Found { offset_delta: i32, timestamp: Timestamp },
+}
+
+/// Looks for a record instead of judging all of them.
+#[derive(Debug)]
+pub(super) struct Search {
+    time: WantedTime,
+    offset_delta_min: i64,
+    /// The timestamp of every record, where the broker set it (RB-5).
+    append_time: Option<Timestamp>,
+    found: Option<(i32, Timestamp)>,
+}
+
+impl Search {
+    pub(super) fn new(header: &BatchHeader, wanted: Wanted) -> Self {
+        let is_append_time = header.timestamp_type() == TimestampType::LogAppendTime;
+        Self {
+            time: wanted.time,
+            offset_delta_min: wanted.offset_min.0.saturating_sub(header.base_offset.0),
+            append_time: is_append_time.then_some(header.max_timestamp),
+            found: None,
+        }
+    }
+
+    fn look_at(&mut self, offset_delta: i32, create_time: Timestamp) {
+        let timestamp = self.append_time.unwrap_or(create_time);
+        if i64::from(offset_delta) >= self.offset_delta_min && self.time.takes(timestamp) {
+            self.found = Some((offset_delta, timestamp));
+        }
+    }
 }
 
 /// The field that comes next in the current record.
@@ -61,9 +93,22 @@ pub(super) struct Walker {
     max_timestamp: Timestamp,
     max_timestamp_offset_delta: i32,
     faults: RecordFaults,
+    search: Option<Search>,
 }
 
 impl Walker {
+    /// A walk that ends at the record that is looked for.
+    pub(super) fn searching(header: &BatchHeader, search: Search) -> Self {
+        let options = ValidateOptions {
+            batch_bytes_max: usize::MAX,
+            output_bytes_max: usize::MAX,
+            timestamp_min: Timestamp(i64::MIN),
+            timestamp_max: Timestamp(i64::MAX),
+            null_keys: NullKeys::Allow,
+        };
+        Self { search: Some(search), ..Self::new(header, &options) }
+    }
+
     pub(super) fn new(header: &BatchHeader, options: &ValidateOptions) -> Self {
         Self {
             token: Token::Head,
@@ -80,6 +125,7 @@ impl Walker {
             max_timestamp: Timestamp::NONE,
             max_timestamp_offset_delta: 0,
             faults: RecordFaults::default(),
+            search: None,
         }
     }
 
@@ -129,6 +175,9 @@ impl Walker {
                 token => token?,
             }
             budget.charge(TOKEN_NS);
+            if let Some(Search { found: Some((offset_delta, timestamp)), .. }) = self.search {
+                return Ok(Paused::Found { offset_delta, timestamp });
+            }
         }
         Ok(Paused::Budget)
     }
@@ -202,13 +251,20 @@ impl Walker {
         let Some(left) = length.checked_sub(taken) else {
             return Err(field_beyond_record(body, taken, length));
         };
-        if offset_delta != self.index {
+        // Compaction takes records out of a batch and leaves the others their offsets.
+        if offset_delta != self.index && self.search.is_none() {
             let (expected, found) = (self.index, offset_delta);
             return Err(RecordDefect::OffsetDelta { expected, found });
         }
         self.pass("key", key_at, key_length, left)?;
         self.token = Token::ValueLength;
-        self.judge(timestamp_delta, key_length);
+        match &mut self.search {
+            Some(search) => {
+                let create_time = self.base_timestamp.0.wrapping_add(timestamp_delta);
+                search.look_at(offset_delta, Timestamp(create_time));
+            }
+            None => self.judge(timestamp_delta, key_length),
+        }
         Ok(())
     }
 

@@ -5,7 +5,7 @@
 
 pub(crate) mod world;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::rc::Rc;
@@ -350,6 +350,7 @@ async fn yield_once() {
 #[derive(Clone, Default)]
 pub(crate) struct TestExecutor {
     spawned: Rc<RefCell<VecDeque<LocalTask>>>,
+    yields: Rc<Cell<u64>>,
 }
 
 impl Executor for TestExecutor {
@@ -357,10 +358,17 @@ impl Executor for TestExecutor {
         self.spawned.borrow_mut().push_back(task);
     }
 
-    async fn yield_if_needed(&self) {}
+    async fn yield_if_needed(&self) {
+        self.yields.set(self.yields.get() + 1);
+    }
 }
 
 impl TestExecutor {
+    /// How often others could have had a turn.
+    pub(crate) fn yields(&self) -> u64 {
+        self.yields.get()
+    }
+
     /// Runs `main` to its end; tasks that are not done then stay for the next call.
     pub(crate) fn run<T>(&self, main: impl Future<Output = T>) -> T {
         let mut main = std::pin::pin!(main);
