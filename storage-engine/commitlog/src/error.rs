@@ -57,7 +57,8 @@ impl LogFailure {
 /// Why a batch was not appended. Nothing of it was kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The disk is behind: `pending_bytes` accepted bytes are not durable yet. Try again when they are.
+    /// The disk is behind: `pending_bytes` accepted bytes of the log, or of all logs of its core, are not durable yet. Try
+    /// again after [`crate::Log::room`].
     #[error("{pending_bytes} bytes wait for the disk, bound {bound}; batch refused")]
     Full {
         /// Accepted and not yet durable.

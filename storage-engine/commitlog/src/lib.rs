@@ -39,7 +39,7 @@ pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
 pub use index::IndexDamage;
 pub use log::{
     Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,
-    PENDING_BYTES_MAX, ReadBatches, ReadRequest, TimestampedOffset,
+    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, ReadBatches, ReadRequest, TimestampedOffset,
 };
 pub use recovery::{Cut, CutReason, RecoveryReport};
 pub use store::{StartKind, Store, StoreCounters, StoreOptions};

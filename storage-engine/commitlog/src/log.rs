@@ -40,7 +40,7 @@ use crate::mutant::Rule;
 use crate::shared::Shared;
 use crate::tail_cache::LogTail;
 
-pub use append::{Appended, PENDING_BYTES_MAX};
+pub use append::{Appended, PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX};
 pub use damage::DamageReport;
 pub use read::{AtLeastOneBatch, ReadBatches, ReadRequest};
 pub use time::TimestampedOffset;
@@ -157,6 +157,8 @@ pub(crate) struct LogInner<D: Disk, E: Executor> {
     pub(crate) is_closing: Cell<bool>,
     /// Tasks that use the log's paths: its directory is not moved before they are done.
     pub(crate) busy_count: Cell<usize>,
+    /// What this log is counted with among the core's pending bytes.
+    pub(crate) pending_counted: Cell<u64>,
     /// The file of leader epochs is being written.
     pub(crate) flushing_epochs: Cell<bool>,
     pub(crate) state: RefCell<LogState<D>>,
@@ -416,6 +418,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
         self.failure.set(Some(failure));
         self.state.borrow_mut().groups.clear();
+        self.count_pending();
         // Nothing more is in flight that the cache would have to keep.
         self.tail.set_written(Offset(i64::MAX));
         self.moved.notify();
@@ -450,6 +453,12 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             max_timestamp: end.max.map_or(record::Timestamp::NONE, |max| max.timestamp),
             max_timestamp_offset: end.max.map_or(Offset(-1), |max| max.last_offset),
         }
+    }
+}
+
+impl<D: Disk, E: Executor> Drop for LogInner<D, E> {
+    fn drop(&mut self) {
+        self.shared.note_pending(self.pending_counted.get(), 0);
     }
 }
 
@@ -501,6 +510,7 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
             let mut state = self.state.borrow_mut();
             std::mem::replace(&mut state.durable_at, end).total_bytes
         };
+        self.count_pending();
         self.shared.note_durable(end.total_bytes - before);
         self.shared.tail_cache.shrink();
         self.seal_if_due();

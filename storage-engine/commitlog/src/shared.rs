@@ -53,6 +53,11 @@ pub(crate) struct Shared<D: Disk, E: Executor> {
     pub(crate) durability: Rc<dyn Durability<D>>,
     pub(crate) counters: Rc<DurabilityCounters>,
     pub(crate) mutant: Mutant,
+    /// Bytes that all logs of the core accepted and that are not durable yet.
+    pub(crate) pending_bytes: Cell<u64>,
+    /// Moves whenever some of them became durable or were given up; `room` says so.
+    pub(crate) drained: Cell<u64>,
+    pub(crate) room: Event,
     /// Something that a checkpoint holds has moved since the last one.
     pub(crate) changed: Cell<bool>,
     /// Bytes made durable since the last checkpoint.
@@ -60,6 +65,16 @@ pub(crate) struct Shared<D: Disk, E: Executor> {
 }
 
 impl<D: Disk, E: Executor> Shared<D, E> {
+    /// A log that held `before` pending bytes holds `now`.
+    pub(crate) fn note_pending(&self, before: u64, now: u64) {
+        assert!(before <= self.pending_bytes.get());
+        self.pending_bytes.set(self.pending_bytes.get() - before + now);
+        if now < before {
+            self.drained.set(self.drained.get().wrapping_add(1));
+            self.room.notify();
+        }
+    }
+
     pub(crate) fn note_durable(&self, bytes: u64) {
         self.changed.set(true);
         self.bytes_since_checkpoint.set(self.bytes_since_checkpoint.get() + bytes);

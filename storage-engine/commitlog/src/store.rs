@@ -149,6 +149,9 @@ impl<D: Disk, E: Executor> Store<D, E> {
             durability: Rc::new(durability),
             counters,
             mutant: options.mutant,
+            pending_bytes: Cell::new(0),
+            drained: Cell::new(0),
+            room: Event::default(),
             changed: Cell::new(false),
             bytes_since_checkpoint: Cell::new(0),
             disk,
@@ -530,6 +533,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             is_closing: Cell::new(false),
             busy_count: Cell::new(0),
             flushing_epochs: Cell::new(false),
+            pending_counted: Cell::new(0),
             tail: self.shared.tail_cache.log_tail(end.offset, recovered.boundary),
             state: RefCell::new(LogState {
                 segments: recovered.segments,

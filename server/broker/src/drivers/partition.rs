@@ -258,17 +258,11 @@ impl<P: Platform> PartitionDriver<P> {
                     let landed = Landed::Appended { record_count };
                     return Ok(self.pend(produced, appended.last_offset, landed, terms));
                 }
-                Err(AppendError::Full { .. }) => self.disk_to_catch_up().await,
+                // The log bounds what waits for the disk: a client that sends faster is simply not read any further.
+                Err(AppendError::Full { .. }) => self.log.room().await,
                 Err(error) => return Err(error.into()),
             }
         }
-    }
-
-    /// Waits until the disk has caught up a little: the log bounds what it holds in memory, and a client that sends faster than
-    /// the disk writes is simply not read any further.
-    async fn disk_to_catch_up(&self) {
-        // A log that failed meanwhile says so at the next attempt.
-        let _ = self.log.durable_through(self.log.ends().durable()).await;
     }
 
     fn append(&self, admitted: &Admitted) -> Result<Appended, AppendError> {

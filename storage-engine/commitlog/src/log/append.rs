@@ -13,6 +13,10 @@ use crate::log::{Log, LogInner, LogOptions, LogState, Segment};
 
 /// Accepted bytes that may wait for the disk in one log: a second or so of a busy one.
 pub const PENDING_BYTES_MAX: u64 = 64 << 20;
+/// The same over all logs of a core: a thousand partitions of a disk that hangs must not take all memory.
+pub const PENDING_BYTES_CORE_MAX: u64 = 256 << 20;
+
+const _: () = assert!(PENDING_BYTES_MAX <= PENDING_BYTES_CORE_MAX);
 
 /// Where a batch went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,6 +55,7 @@ impl<D: Disk, E: Executor> Log<D, E> {
         }
         abort_on_panic(|| {
             inner.place(&header, placed);
+            inner.count_pending();
             inner.fold.borrow_mut().apply(&ProducerBatch::from(&header));
         });
         inner.shared.durability.request(inner.clone());
@@ -58,7 +63,26 @@ impl<D: Disk, E: Executor> Log<D, E> {
     }
 }
 
+impl<D: Disk, E: Executor> Log<D, E> {
+    /// Waits after [`AppendError::Full`] until it is worth trying again: something that waited for the disk, in this log or
+    /// another of its core, does so no more.
+    pub async fn room(&self) {
+        let shared = &self.0.shared;
+        let before = shared.drained.get();
+        let moved =
+            || (shared.drained.get() != before || shared.pending_bytes.get() == 0).then_some(());
+        shared.room.wait_for(moved).await;
+    }
+}
+
 impl<D: Disk, E: Executor> LogInner<D, E> {
+    /// Tells the core what this log holds back for the disk now; a log that failed holds nothing back.
+    pub(crate) fn count_pending(&self) {
+        let is_failed = self.failure.get().is_some();
+        let now = if is_failed { 0 } else { self.state.borrow().pending_bytes() };
+        self.shared.note_pending(self.pending_counted.replace(now), now);
+    }
+
     fn admit<'a>(
         &self,
         leader_epoch: LeaderEpoch,
@@ -86,6 +110,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let pending_bytes = state.pending_bytes();
         if pending_bytes > 0 && pending_bytes + bytes > PENDING_BYTES_MAX {
             return Err(AppendError::Full { pending_bytes, bound: PENDING_BYTES_MAX });
+        }
+        let of_core = self.shared.pending_bytes.get();
+        if of_core > 0 && of_core + bytes > PENDING_BYTES_CORE_MAX {
+            let (pending_bytes, bound) = (of_core, PENDING_BYTES_CORE_MAX);
+            return Err(AppendError::Full { pending_bytes, bound });
         }
         let base_offset = state.end.offset;
         let count = i64::from(header.last_offset_delta) + 1;

@@ -3,7 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use commitlog::{AppendError, DiskError, Ends, IoStage, LogFailure, LogListener};
+use commitlog::{
+    AppendError, DiskError, Ends, IoStage, LogFailure, LogIdentity, LogListener, LogOptions,
+    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX,
+};
 use record::{BatchHeader, Codec, LeaderEpoch, Offset};
 
 use crate::support::world::{NOW, Settings, World, batch};
@@ -100,4 +103,49 @@ fn a_stop_makes_lasting_what_was_accepted_and_refuses_more() {
     assert_eq!(refused, Err(AppendError::ReadOnly { failure: LogFailure::Closed }));
     assert_eq!(world.log.ends().durable(), Offset(50));
     world.verify(1 << 20);
+}
+
+#[test]
+fn what_waits_for_the_disk_is_bounded_over_all_logs_of_a_core() {
+    let options = LogOptions { segment_bytes: 1 << 30, ..LogOptions::default() };
+    let world = World::new(Settings { options, ..Settings::default() });
+    let logs: Vec<_> = (1..8)
+        .map(|partition| {
+            let identity = LogIdentity {
+                partition: record::PartitionIndex(partition),
+                ..crate::support::world::identity(crate::support::world::TOPIC)
+            };
+            let fold = Rc::new(RefCell::new(crate::support::world::LastBatches::default()));
+            let opened = world.store.open_log(identity, options, fold, NOW);
+            world.executor.run(opened).unwrap().0
+        })
+        .collect();
+    let bytes = batch(Codec::None, NOW.0, 1, 1 << 20);
+    let header = BatchHeader::parse(&bytes).unwrap();
+    // Nothing runs: the disk hangs, and clients that ask for no answer go on sending.
+    let mut accepted = 0;
+    let mut refused = Vec::new();
+    for log in &logs {
+        while refused.is_empty() || log.status().pending_bytes == 0 {
+            match log.append(NOW, LeaderEpoch(0), &header, &bytes) {
+                Ok(_) => accepted += bytes.len() as u64,
+                Err(AppendError::Full { bound, .. }) if bound == PENDING_BYTES_MAX => break,
+                Err(error) => {
+                    refused.push(error);
+                    break;
+                }
+            }
+        }
+    }
+    let bound = PENDING_BYTES_CORE_MAX;
+    assert!(accepted <= bound, "{accepted} bytes accepted");
+    assert!(accepted > bound - 2 * bytes.len() as u64);
+    assert!(matches!(refused[0], AppendError::Full { .. }), "{refused:?}");
+    // The last log holds nothing back itself: it waits for the others.
+    let last = logs.last().unwrap();
+    assert_eq!(last.status().pending_bytes, 0);
+    world.executor.run(last.room());
+    world.settle();
+    last.append(NOW, LeaderEpoch(0), &header, &bytes).unwrap();
+    world.settle();
 }
