@@ -35,15 +35,40 @@ pub enum LogFailure {
         /// The system's number; 0 where there was none.
         errno: i32,
     },
+    /// A file could not be opened, for a reason that lies with the process or its rights and not with the disk.
+    #[error(
+        "a segment file cannot be opened ({reason:?}, errno {errno}): the log is read-only until restart"
+    )]
+    Refused {
+        /// Which.
+        reason: RefusedOpen,
+        /// The system's number.
+        errno: i32,
+    },
     /// The log was closed or deleted.
     #[error("the log is closed")]
     Closed,
+}
+
+/// Why the system opens no more files for this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusedOpen {
+    /// Its rights do not suffice, or the file system is read-only.
+    Denied,
+    /// Too many are open, also after those that nobody used were closed.
+    TooManyFiles,
 }
 
 impl LogFailure {
     pub(crate) fn from_disk(stage: IoStage, error: &DiskError) -> Self {
         match error {
             DiskError::NoSpace => Self::NoSpace,
+            DiskError::Denied { errno } if stage == IoStage::Open => {
+                Self::Refused { reason: RefusedOpen::Denied, errno: *errno }
+            }
+            DiskError::TooManyFiles { errno } if stage == IoStage::Open => {
+                Self::Refused { reason: RefusedOpen::TooManyFiles, errno: *errno }
+            }
             DiskError::Denied { errno }
             | DiskError::TooManyFiles { errno }
             | DiskError::Io { errno } => Self::Io { stage, errno: *errno },

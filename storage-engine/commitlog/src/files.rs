@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use record::Offset;
 
-use crate::disk::{Disk, DiskResult, OpenMode};
+use crate::disk::{Disk, DiskError, DiskResult, OpenMode};
 use crate::lru::Lru;
 use crate::small_file;
 
@@ -102,9 +102,30 @@ impl<D: Disk> OpenFiles<D> {
             }
         }
         let path = small_file::join(directory, &segment_name(key.segment, Suffix::Log));
-        let file = Rc::new(self.disk.open(&path, mode).await?);
+        let file = match self.disk.open(&path, mode).await {
+            Err(DiskError::TooManyFiles { .. }) if self.close_half() => {
+                self.disk.open(&path, mode).await?
+            }
+            opened => opened?,
+        };
+        let file = Rc::new(file);
         self.held.borrow_mut().insert(key, Held { file: file.clone(), mode }, 1);
         Ok(file)
+    }
+
+    /// Closes the older half of the handles, for a process that may open no more: nothing was read or written yet, so trying
+    /// again is safe. Says whether there were any.
+    fn close_half(&self) -> bool {
+        let mut held = self.held.borrow_mut();
+        let count = held.len();
+        for _ in 0..count.div_ceil(2) {
+            held.remove_oldest();
+        }
+        tracing::warn!(
+            closed = count.div_ceil(2),
+            "too many open files: closed those used longest ago"
+        );
+        count > 0
     }
 
     /// Drops a handle whose name is about to change.

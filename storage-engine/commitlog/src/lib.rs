@@ -34,7 +34,7 @@ pub use disk::{
     OpenMode, PathEntry,
 };
 pub use ends::{Ends, SafeEnd};
-pub use error::{AppendError, IoStage, LogFailure, OpenError, ReadError, StoreError};
+pub use error::{AppendError, IoStage, LogFailure, OpenError, ReadError, RefusedOpen, StoreError};
 pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
 pub use index::IndexDamage;
 pub use log::{

@@ -31,6 +31,19 @@ impl<K: Ord + Clone, V: Clone> Lru<K, V> {
         self.weight
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Forgets the entry used longest ago.
+    pub(crate) fn remove_oldest(&mut self) {
+        if let Some((_, oldest)) = self.order.pop_first()
+            && let Some(held) = self.entries.remove(&oldest)
+        {
+            self.weight -= held.weight;
+        }
+    }
+
     /// The value of `key`, which counts as used now.
     pub(crate) fn get(&mut self, key: &K) -> Option<V> {
         self.clock += 1;
@@ -54,10 +67,7 @@ impl<K: Ord + Clone, V: Clone> Lru<K, V> {
         self.entries.insert(key, Held { value, weight, used: self.clock });
         self.weight += weight;
         while self.weight > self.weight_max && self.entries.len() > 1 {
-            let Some((_, oldest)) = self.order.pop_first() else { break };
-            if let Some(held) = self.entries.remove(&oldest) {
-                self.weight -= held.weight;
-            }
+            self.remove_oldest();
         }
     }
 

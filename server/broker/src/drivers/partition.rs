@@ -90,7 +90,9 @@ impl<P: Platform> LogListener for Listener<P> {
 fn end_reason_of(failure: &LogFailure) -> EndReason {
     match failure {
         LogFailure::NoSpace => EndReason::DiskFull,
-        LogFailure::Io { .. } | LogFailure::Closed => EndReason::LogFailed,
+        LogFailure::Io { .. } | LogFailure::Refused { .. } | LogFailure::Closed => {
+            EndReason::LogFailed
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 use commitlog::{
     AppendError, DiskError, Ends, IoStage, LogFailure, LogIdentity, LogListener, LogOptions,
-    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX,
+    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, RefusedOpen,
 };
 use record::{BatchHeader, Codec, LeaderEpoch, Offset};
 
@@ -103,6 +103,29 @@ fn a_stop_makes_lasting_what_was_accepted_and_refuses_more() {
     assert_eq!(refused, Err(AppendError::ReadOnly { failure: LogFailure::Closed }));
     assert_eq!(world.log.ends().durable(), Offset(50));
     world.verify(1 << 20);
+}
+
+#[test]
+fn files_that_nobody_uses_are_closed_where_no_more_may_be_opened() {
+    let mut world = World::new(Settings::default());
+    world.fill(40, 2, 2000);
+    world.settle();
+    assert!(world.log.segment_count() >= 3);
+    world.disk.limit_open_files(3);
+    world.fill(40, 2, 2000);
+    world.settle();
+    assert_eq!(world.log.failure(), None);
+    world.verify(100_000);
+    // Where not even one may be opened, the words say whose fault it is.
+    world.disk.limit_open_files(0);
+    let bytes = batch(Codec::None, NOW.0, 1, 60_000);
+    let header = BatchHeader::parse(&bytes).unwrap();
+    for _ in 0..2 {
+        let _ = world.log.append(NOW, LeaderEpoch(0), &header, &bytes);
+    }
+    world.settle();
+    let reason = RefusedOpen::TooManyFiles;
+    assert_eq!(world.log.failure(), Some(LogFailure::Refused { reason, errno: 24 }));
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl LogListener for Listener {
         replica.failure.set(Some(failure));
         let reason = match failure {
             LogFailure::NoSpace => EndReason::DiskFull,
-            LogFailure::Io { .. } => EndReason::LogFailed,
+            LogFailure::Io { .. } | LogFailure::Refused { .. } => EndReason::LogFailed,
             LogFailure::Closed => EndReason::ShuttingDown,
         };
         replica.step(Input::End(reason));

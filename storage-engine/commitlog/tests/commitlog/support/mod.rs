@@ -55,6 +55,8 @@ struct Tree {
     pub(crate) syncs: u64,
     fail_writes_of: Option<(String, DiskError)>,
     fail_syncs_of: Option<String>,
+    open_files: usize,
+    open_files_max: Option<usize>,
 }
 
 /// The disk; clones are the same disk.
@@ -66,6 +68,12 @@ pub(crate) struct MemoryFile {
     path: String,
     inode: InodeRef,
     tree: Rc<RefCell<Tree>>,
+}
+
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        self.tree.borrow_mut().open_files -= 1;
+    }
 }
 
 fn parent(path: &str) -> &str {
@@ -133,6 +141,11 @@ impl MemoryDisk {
 
     pub(crate) fn fail_writes_of(&self, suffix: &str, error: DiskError) {
         self.0.borrow_mut().fail_writes_of = Some((suffix.to_owned(), error));
+    }
+
+    /// From now on the process may hold so many files open.
+    pub(crate) fn limit_open_files(&self, open_files_max: usize) {
+        self.0.borrow_mut().open_files_max = Some(open_files_max);
     }
 
     pub(crate) fn fail_syncs_of(&self, suffix: &str) {
@@ -220,6 +233,9 @@ impl Disk for MemoryDisk {
     async fn open(&self, path: &str, mode: OpenMode) -> DiskResult<MemoryFile> {
         yield_once().await;
         let mut tree = self.0.borrow_mut();
+        if tree.open_files_max.is_some_and(|open_files_max| tree.open_files >= open_files_max) {
+            return Err(DiskError::TooManyFiles { errno: 24 });
+        }
         let inode = match (tree.nodes.get(path), mode) {
             (Some(Node::File(_)), OpenMode::CreateNew) => return Err(DiskError::AlreadyExists),
             (Some(Node::File(inode)), _) => inode.clone(),
@@ -235,6 +251,7 @@ impl Disk for MemoryDisk {
             }
             (None, _) => return Err(DiskError::NotFound),
         };
+        tree.open_files += 1;
         Ok(MemoryFile { path: path.to_owned(), inode, tree: self.0.clone() })
     }
 
