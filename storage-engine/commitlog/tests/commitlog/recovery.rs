@@ -229,6 +229,30 @@ fn a_whole_batch_between_a_rotten_and_a_torn_one_is_kept_aside() {
 }
 
 #[test]
+fn records_made_to_look_like_batches_cost_a_bounded_search() {
+    let options = LogOptions { segment_bytes: 4 << 20, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, ..Settings::default() });
+    world.fill(2, 1, 100);
+    let header = BatchHeader::parse(&world.model[1]).unwrap();
+    // Each says that it is 300 kB long and ends where the next of them could begin.
+    let fake = BatchHeader { base_offset: Offset(3), length: 61 * 5000 - 12, ..header }.encode();
+    let mut builder = record::BatchBuilder::new(Codec::None);
+    let value = fake.repeat(10_000);
+    builder.append(&record::NewRecord { value: Some(&value), ..record::NewRecord::default() });
+    world.append_synced(&builder.build());
+    world.fill(1, 1, 100);
+    let position = world.model[..2].iter().map(Vec::len).sum::<usize>();
+    world.disk.edit(&log_path(&world, 0), |bytes| bytes[position + 8..position + 12].fill(0x7f));
+    let before = world.disk.read_bytes();
+    let world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(2));
+    // It cannot tell what is in there: then it is kept.
+    assert_eq!(world.report.strays.len(), 1);
+    let read = world.disk.read_bytes() - before;
+    assert!(read < 400 << 20, "{read} bytes read");
+}
+
+#[test]
 fn a_torn_batch_alone_is_cut_and_not_kept() {
     let mut world = World::new(Settings::default());
     world.fill(4, 1, 1000);
