@@ -9,6 +9,7 @@ pub mod executor;
 pub mod log_world;
 #[cfg(feature = "mutants")]
 pub mod mutants;
+pub mod panics;
 pub mod prng;
 pub mod runner;
 pub mod trace;

@@ -38,6 +38,9 @@ enum Command {
     Replay {
         /// The seed.
         seed: u64,
+        /// The rule that is off, by the name that `mutants` prints.
+        #[arg(long, value_name = "NAME")]
+        mutant: Option<String>,
     },
 }
 
@@ -46,8 +49,18 @@ fn main() -> ExitCode {
     match Arguments::parse().command {
         Command::Run { seeds, from } => run(Range { from, seeds, threads }),
         Command::Mutants { seeds } => hunt(Range { from: 0, seeds, threads }),
-        Command::Replay { seed } => replay(seed),
+        Command::Replay { seed, mutant } => match mutant.as_deref().map_or(Ok(none()), named) {
+            Ok(mutant) => replay(seed, mutant),
+            Err(problem) => {
+                eprintln!("{problem}");
+                ExitCode::FAILURE
+            }
+        },
     }
+}
+
+fn none() -> WorldMutant {
+    WorldMutant::default()
 }
 
 fn run(range: Range) -> ExitCode {
@@ -60,7 +73,7 @@ fn run(range: Range) -> ExitCode {
             println!("{done} of {} seeds, {} s", range.seeds, started.elapsed().as_secs());
         }
     };
-    let report = run_many(range, WorldMutant::default(), Stop::AtEnd, progress);
+    let report = run_many(range, none(), Stop::AtEnd, progress);
     println!("{report} ms={}", started.elapsed().as_millis());
     if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
@@ -87,8 +100,22 @@ fn hunt(_: Range) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn replay(seed: u64) -> ExitCode {
-    let (outcome, failure) = run_one(seed, WorldMutant::default(), Keep::Lines);
+#[cfg(feature = "mutants")]
+fn named(name: &str) -> Result<WorldMutant, String> {
+    let known = sim::mutants::named(name);
+    known.map(|named| named.mutant).ok_or_else(|| {
+        let names: Vec<&str> = sim::mutants::all().iter().map(|named| named.name).collect();
+        format!("no mutant `{name}`; one of {}", names.join(", "))
+    })
+}
+
+#[cfg(not(feature = "mutants"))]
+fn named(_: &str) -> Result<WorldMutant, String> {
+    Err("built without mutants: cargo run -p sim --features mutants -- replay …".to_owned())
+}
+
+fn replay(seed: u64, mutant: WorldMutant) -> ExitCode {
+    let (outcome, failure) = run_one(seed, mutant, Keep::Lines);
     if let Some(outcome) = outcome {
         for line in &outcome.lines {
             println!("{line}");

@@ -11,7 +11,7 @@ use crate::runner::{Failure, Range, Stop, run_many};
 /// A rule that is off.
 #[derive(Debug, Clone, Copy)]
 pub struct Named {
-    /// What it does, as the table says it.
+    /// What it does, in words joined by hyphens: `--mutant` of `replay` takes it as it is printed.
     pub name: &'static str,
     /// The switch.
     pub mutant: WorldMutant,
@@ -27,14 +27,12 @@ pub fn all() -> Vec<Named> {
     let of_leader = LeaderMutant::ALL.map(|leader| Named {
         name: match leader {
             LeaderMutant::DuplicateAckedBeforeDurable => {
-                "duplicate acked before its original is durable"
+                "duplicate-acked-before-its-original-is-durable"
             }
-            LeaderMutant::HighWatermarkFromAccepted => "high watermark follows what was accepted",
-            LeaderMutant::LeaderAckFromAccepted => "acks=1 answered when accepted",
-            LeaderMutant::OneBatchRemembered => {
-                "one batch of a producer remembered instead of five"
-            }
-            LeaderMutant::None => "no mutant",
+            LeaderMutant::HighWatermarkFromAccepted => "high-watermark-from-accepted",
+            LeaderMutant::LeaderAckFromAccepted => "leader-ack-from-accepted",
+            LeaderMutant::OneBatchRemembered => "one-batch-of-a-producer-remembered",
+            LeaderMutant::None => "none",
         },
         mutant: WorldMutant { leader, ..WorldMutant::default() },
     });
@@ -43,16 +41,20 @@ pub fn all() -> Vec<Named> {
 
 fn name_of(rule: Rule) -> &'static str {
     match rule {
-        Rule::AckBeforeSync => "ack before sync",
-        Rule::NoDirectorySync => "no directory sync",
-        Rule::AppendAfterGap => "append after a gap",
-        Rule::IndexTrustedWithoutCheck => "index trusted without check",
-        Rule::CheckpointAheadOfSync => "checkpoint ahead of sync",
-        Rule::BoundaryRewriteInFlight => {
-            "boundary block rewritten while its predecessor is in flight"
-        }
-        Rule::StaleCheckpointWins => "stale checkpoint of a vanished shard wins",
+        Rule::AckBeforeSync => "ack-before-sync",
+        Rule::NoDirectorySync => "no-directory-sync",
+        Rule::AppendAfterGap => "append-after-a-gap",
+        Rule::IndexTrustedWithoutCheck => "index-trusted-without-check",
+        Rule::CheckpointAheadOfSync => "checkpoint-ahead-of-sync",
+        Rule::BoundaryRewriteInFlight => "boundary-rewrite-in-flight",
+        Rule::StaleCheckpointWins => "stale-checkpoint-of-a-vanished-shard-wins",
     }
+}
+
+/// The mutant of that name.
+#[must_use]
+pub fn named(name: &str) -> Option<Named> {
+    all().into_iter().find(|one| one.name == name)
 }
 
 /// The lowest seed of `range` that notices, as far as the threads looked.

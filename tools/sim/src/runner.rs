@@ -1,17 +1,17 @@
 //! Many seeds on all cores, and the hunt for mutants.
 //!
-//! Owns threads and panics, and nothing of a world: each seed is a world of its own on one thread, so that figures and
-//! failures do not depend on how seeds are shared out. A panic inside a world is a failure of that seed.
+//! Owns threads, and nothing of a world: each seed is a world of its own on one thread, so that figures and failures do not
+//! depend on how seeds are shared out. A panic inside a world is a failure of that seed.
 
-use std::cell::RefCell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use crate::log_world::{Outcome, WorldMutant, WorldStats, run_seed};
-use crate::trace::Keep;
+use crate::panics::{self, Loudness, Watched};
+use crate::trace::{Keep, Trace};
 
 /// Failures kept of one run: the first are enough, and a broken rule would otherwise keep thousands.
 const FAILURES_MAX: usize = 20;
@@ -21,17 +21,25 @@ const FAILURES_MAX: usize = 20;
 pub struct Failure {
     /// The seed.
     pub seed: u64,
-    /// Steps until then; 0 where the world panicked.
+    /// Steps until then.
     pub step: u64,
+    /// The rule that was off, by the name that replays it.
+    pub mutant: Option<&'static str>,
     /// The property and the facts.
     pub what: String,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, step, what } = self;
+        let Self { seed, step, mutant, what } = self;
         writeln!(formatter, "seed {seed}, step {step}: {what}")?;
-        write!(formatter, "  replay: cargo run -p sim -- replay {seed}")
+        match mutant {
+            None => write!(formatter, "  replay: cargo run -p sim -- replay {seed}"),
+            Some(name) => write!(
+                formatter,
+                "  replay: cargo run -p sim --features mutants -- replay {seed} --mutant {name}"
+            ),
+        }
     }
 }
 
@@ -94,34 +102,38 @@ pub enum Stop {
     AtFailure,
 }
 
-thread_local! {
-    static PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
-}
-
-/// Remembers what a panic said instead of printing it: a mutant is expected to panic, and a failure is printed with its seed.
-fn remember(info: &PanicHookInfo<'_>) {
-    let text = info.payload_as_str().unwrap_or("panic without a text");
-    let place = info.location().map(ToString::to_string).unwrap_or_default();
-    PANIC.with_borrow_mut(|last| *last = Some(format!("panic at {place}: {text}")));
-}
-
 /// Runs one seed; a panic becomes its failure.
+///
+/// Order   with the lines kept, a panic prints the trace so far before it unwinds or aborts: nothing could afterwards.
 #[must_use]
 pub fn run_one(seed: u64, mutant: WorldMutant, keep: Keep) -> (Option<Outcome>, Option<Failure>) {
-    match catch_unwind(AssertUnwindSafe(|| run_seed(seed, mutant, keep))) {
+    let trace = Rc::new(Trace::new(keep));
+    let is_hunt = mutant != WorldMutant::default() && keep == Keep::Hash;
+    let loudness = if is_hunt { Loudness::Silent } else { Loudness::Loud };
+    let name = name_of(mutant);
+    let watched = Watched { seed, mutant: name, trace: Rc::clone(&trace), loudness };
+    match panics::watch(&watched, || run_seed(seed, mutant, trace)) {
         Ok(outcome) => {
             let failure = outcome.failure.as_ref().map(|(step, violation)| Failure {
                 seed,
                 step: *step,
+                mutant: name,
                 what: violation.to_string(),
             });
             (Some(outcome), failure)
         }
-        Err(_) => {
-            let what = PANIC.take().unwrap_or_else(|| "panic".to_owned());
-            (None, Some(Failure { seed, step: 0, what }))
-        }
+        Err(failure) => (None, Some(failure)),
     }
+}
+
+#[cfg(feature = "mutants")]
+fn name_of(mutant: WorldMutant) -> Option<&'static str> {
+    crate::mutants::all().into_iter().find(|one| one.mutant == mutant).map(|one| one.name)
+}
+
+#[cfg(not(feature = "mutants"))]
+fn name_of(_: WorldMutant) -> Option<&'static str> {
+    None
 }
 
 /// Runs the seeds of `range`; `progress` is told after each how many are done, and how it failed if it did.
@@ -131,7 +143,6 @@ pub fn run_many(
     stop: Stop,
     progress: impl Fn(u64, Option<&Failure>) + Sync,
 ) -> Report {
-    std::panic::set_hook(Box::new(remember));
     let report = Mutex::new(Report::default());
     let next = AtomicU64::new(0);
     let is_stopped = AtomicBool::new(false);
@@ -161,7 +172,6 @@ pub fn run_many(
         }
         work();
     });
-    drop(std::panic::take_hook());
     let mut report = report.into_inner().unwrap_or_else(PoisonError::into_inner);
     report.failures.sort();
     report.failures.truncate(FAILURES_MAX);

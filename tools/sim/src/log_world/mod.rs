@@ -28,7 +28,7 @@ use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
 use crate::disk::{DiskStats, SimDisk};
 use crate::executor::{RunEnd, RunLimits, SimExecutor};
 use crate::prng::Prng;
-use crate::trace::{Keep, Trace};
+use crate::trace::Trace;
 
 use model::LogModel;
 pub use model::Violation;
@@ -168,9 +168,8 @@ struct World {
 }
 
 impl World {
-    fn new(seed: u64, mutant: WorldMutant, keep: Keep) -> (Rc<Self>, SimDisk) {
+    fn new(seed: u64, mutant: WorldMutant, trace: Rc<Trace>) -> (Rc<Self>, SimDisk) {
         let mut prng = Prng::new(seed);
-        let trace = Rc::new(Trace::new(keep));
         let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
         let disk = SimDisk::new(&executor, prng.fork(), Rc::clone(&trace));
         let config = Config::draw(&mut prng);
@@ -289,10 +288,10 @@ impl LifePlan {
     }
 }
 
-/// Runs one seed to its verdict.
+/// Runs one seed to its verdict, noting in a fresh `trace` what happens.
 #[must_use]
-pub fn run_seed(seed: u64, mutant: WorldMutant, keep: Keep) -> Outcome {
-    let (world, disk) = World::new(seed, mutant, keep);
+pub fn run_seed(seed: u64, mutant: WorldMutant, trace: Rc<Trace>) -> Outcome {
+    let (world, disk) = World::new(seed, mutant, trace);
     let failure = live_all(&world, disk);
     let failure = failure.err().map(|violation| (world.trace.step(), violation));
     Outcome {
