@@ -61,11 +61,21 @@ pub enum IndexDamage {
         /// Counted from 0.
         index: usize,
     },
-    /// An entry that no batch bears out.
-    #[error("entry {index} does not match the batch it points to")]
+    /// An entry of `.index` that no batch bears out.
+    #[error("no batch at byte {position} ends with offset {offset}, as an entry says")]
     Mismatch {
-        /// Counted from 0.
-        index: usize,
+        /// What the entry says.
+        position: u64,
+        /// What it says.
+        offset: Offset,
+    },
+    /// An entry of `.timeindex` that no batch bears out.
+    #[error("{timestamp} ms is not the largest time up to offset {offset}, as an entry says")]
+    TimeMismatch {
+        /// What the entry says.
+        timestamp: Timestamp,
+        /// What it says.
+        offset: Offset,
     },
     /// A stretch of the segment that should have an entry has none.
     #[error("entries are missing after position {position}")]
@@ -73,6 +83,12 @@ pub enum IndexDamage {
         /// Where the stretch begins.
         position: u64,
     },
+}
+
+impl IndexDamage {
+    pub(crate) const fn time_mismatch(entry: MaxTimestamp) -> Self {
+        Self::TimeMismatch { timestamp: entry.timestamp, offset: entry.last_offset }
+    }
 }
 
 /// Both indexes of one segment, or of its part from `from_position` on.

@@ -20,11 +20,13 @@ pub enum Rule {
     BoundaryRewriteInFlight,
     /// The lowest sequence of a partition's checkpoints wins instead of the highest.
     StaleCheckpointWins,
+    /// Damage that a read meets is refused and not listed for the operator.
+    DamageNotListed,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -32,6 +34,7 @@ impl Rule {
         Self::CheckpointAheadOfSync,
         Self::BoundaryRewriteInFlight,
         Self::StaleCheckpointWins,
+        Self::DamageNotListed,
     ];
 }
 

@@ -22,8 +22,6 @@ pub(crate) struct Extent<D: Disk> {
     pub(crate) end_position: u64,
     pub(crate) first_offset: Offset,
     pub(crate) next_offset: Offset,
-    /// Last offset of the first batch.
-    pub(crate) first_last_offset: Offset,
     /// The bytes from `position` to `end_position`, in order.
     pub(crate) pieces: Vec<RecordSlice<D>>,
 }

@@ -48,6 +48,7 @@ fn name_of(rule: Rule) -> &'static str {
         Rule::CheckpointAheadOfSync => "checkpoint-ahead-of-sync",
         Rule::BoundaryRewriteInFlight => "boundary-rewrite-in-flight",
         Rule::StaleCheckpointWins => "stale-checkpoint-of-a-vanished-shard-wins",
+        Rule::DamageNotListed => "damage-found-is-not-listed",
     }
 }
 

@@ -33,6 +33,9 @@ pub(crate) struct LoadFrom {
     pub(crate) position: u64,
     /// Its base offset, if known.
     pub(crate) base_offset: Option<Offset>,
+    /// Its last offset, if known. The checksum does not cover a base offset: one of the two must bear it out, or a batch
+    /// that rotted there would be kept and served as another one.
+    pub(crate) last_offset: Option<Offset>,
     /// Bytes that the caller can use.
     pub(crate) bytes_wanted: u64,
 }
@@ -124,9 +127,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let extent = Rc::new(Extent {
             position: from.position,
             end_position: checked.end_position,
-            first_offset: checked.first.base_offset,
+            first_offset: checked.first_offset,
             next_offset: checked.next_offset,
-            first_last_offset: checked.first.last_offset(),
             pieces: cut(&pieces.slices, 0, checked.end_position - from.position),
         });
         let key = self.segment_key(readable.base);
@@ -219,9 +221,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let mut checked: Option<Checked> = None;
         let mut position = from.position;
         let mut expected = from.base_offset;
+        let mut expected_last = from.last_offset;
         while let Some(Some(header)) = pieces.header_at(position) {
             let bytes = header.total_bytes() as u64;
-            let follows = expected.is_none_or(|expected| header.base_offset == expected);
+            let follows = expected.is_none_or(|expected| header.base_offset == expected)
+                && expected_last.take().is_none_or(|last| header.last_offset() == last);
             if position + bytes > pieces.end() || !follows || header.next_offset() > end {
                 break;
             }
@@ -233,9 +237,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             }
             position += bytes;
             expected = Some(header.next_offset());
-            let first = checked.map_or(header, |checked| checked.first);
+            let first_offset = checked.map_or(header.base_offset, |checked| checked.first_offset);
             checked = Some(Checked {
-                first,
+                first_offset,
                 end_position: position,
                 next_offset: header.next_offset(),
                 last_epoch: header.partition_leader_epoch,
@@ -246,7 +250,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 }
 
 struct Checked {
-    first: BatchHeader,
+    first_offset: Offset,
     end_position: u64,
     next_offset: Offset,
     last_epoch: LeaderEpoch,

@@ -154,8 +154,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             if start.position >= readable.bytes {
                 return Err(self.ends_early(readable, offset, start));
             }
-            let from =
-                LoadFrom { position: start.position, base_offset: start.base_offset, bytes_wanted };
+            let is_checked = !self.shared.mutant.lacks(Rule::IndexTrustedWithoutCheck);
+            let from = LoadFrom {
+                position: start.position,
+                base_offset: start.base_offset,
+                last_offset: start.last_offset.filter(|_| is_checked),
+                bytes_wanted,
+            };
             let step = match self.load(readable, from).await? {
                 Loaded::Extent(extent) => self.judge_extent(&start, offset, &extent, begun),
                 Loaded::Bad => self.judge_bad(readable, start).await?,
@@ -191,22 +196,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             if offset < extent.next_offset {
                 return Step::Found(extent.clone());
             }
-        } else if start.origin == Some(IndexOrigin::File) {
-            let differs = start.last_offset.is_some_and(|last| last != extent.first_last_offset);
-            if differs || offset < extent.first_offset {
-                return Step::IndexWrong(IndexDamage::Mismatch { index: 0 });
-            }
-            if extent.end_position - begun > WALK_BYTES_MAX && extent.next_offset <= offset {
-                return Step::IndexWrong(IndexDamage::Gap { position: begun });
-            }
-        }
-        if offset < extent.first_offset {
-            // The batches themselves said where to begin, and they are not what they were.
-            return Step::Damaged(Damage {
-                segment: extent.first_offset,
-                positions: start.position..start.position,
-                offsets: offset..extent.first_offset,
-            });
+        } else if start.origin == Some(IndexOrigin::File)
+            && extent.end_position - begun > WALK_BYTES_MAX
+            && extent.next_offset <= offset
+        {
+            return Step::IndexWrong(IndexDamage::Gap { position: begun });
         }
         if offset < extent.next_offset {
             return Step::Found(extent.clone());
@@ -223,9 +217,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if let Some(damage) = self.damage_at(readable.base, start.position) {
             return Ok(Step::Damaged(damage));
         }
-        let is_first = start.last_offset.is_some();
-        if is_first && start.origin == Some(IndexOrigin::File) {
-            return Ok(Step::IndexWrong(IndexDamage::Mismatch { index: 0 }));
+        if let Some(offset) = start.last_offset
+            && start.origin == Some(IndexOrigin::File)
+        {
+            let position = start.position;
+            return Ok(Step::IndexWrong(IndexDamage::Mismatch { position, offset }));
         }
         let Some(expected) = start.base_offset else {
             // An entry leads into damage. Where its offsets begin is known only from the batch before.

@@ -142,7 +142,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 self.note_max(readable.base, Some(last));
                 return Ok(Some(last));
             }
-            self.rebuild_index(readable, IndexDamage::Mismatch { index: 0 }).await?;
+            self.rebuild_index(readable, IndexDamage::time_mismatch(last)).await?;
         }
     }
 
@@ -225,7 +225,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             if is_trusted || self.bears_out(readable, entry).await? {
                 return Ok(entry.last_offset);
             }
-            self.rebuild_index(readable, IndexDamage::Mismatch { index: 0 }).await?;
+            self.rebuild_index(readable, IndexDamage::time_mismatch(entry)).await?;
         }
     }
 

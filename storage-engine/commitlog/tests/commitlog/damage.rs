@@ -215,3 +215,25 @@ fn damage_behind_missing_segments_is_passed() {
     // Nothing reads on for ever, so that the log can be closed.
     world.stop();
 }
+
+#[test]
+fn a_batch_whose_base_offset_rots_is_refused_listed_and_never_served_as_another() {
+    let mut settings = Settings { tail_cache_bytes: 0, ..Settings::default() };
+    // An entry for every batch: the read begins at the one that is hit.
+    settings.options.index_interval_bytes = 0;
+    let mut world = World::new(settings);
+    world.fill(20, 2, 900);
+    let position: usize = world.model[..10].iter().map(Vec::len).sum();
+    let path = format!("{DIRECTORY}/{:020}.log", 0);
+    // 20 becomes 28, and the checksum does not cover it.
+    world.disk.edit(&path, |bytes| bytes[position + 7] ^= 8);
+    let range = Offset(20)..Offset(22);
+    assert_eq!(world.read_at(Offset(21), 1), Err(ReadError::Damaged { range: range.clone() }));
+    let listed = world.store.damage();
+    let listed: Vec<_> = listed.iter().map(|one| (one.segment, one.offsets.clone())).collect();
+    assert_eq!(listed, [(Offset(0), range)]);
+    for at in (0..20).filter(|at| *at != 10) {
+        let (bytes, _) = world.read_at(Offset(at as i64 * 2), 1).unwrap();
+        assert!(bytes == world.model[at], "batch {at}");
+    }
+}

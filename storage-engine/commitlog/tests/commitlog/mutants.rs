@@ -56,3 +56,21 @@ fn with_a_stale_checkpoint_damage_ends_the_log() {
         assert_eq!(world.crash().log.ends().durable(), Offset(end));
     }
 }
+
+#[test]
+fn without_its_list_damage_is_refused_and_nobody_is_told() {
+    for (settings, listed) in [(Settings::default(), 1), (without(Rule::DamageNotListed), 0)] {
+        let mut world = World::new(settings);
+        world.fill(10, 1, 100);
+        world.checkpoint();
+        let position: usize = world.model[..5].iter().map(Vec::len).sum();
+        let path = format!("{DIRECTORY}/{:020}.log", 0);
+        world.disk.edit(&path, |bytes| bytes[position + 70] ^= 1);
+        let mut world = world.crash();
+        // The tail cache of the life before is gone: this read meets the disk.
+        world.fill(1, 1, 100);
+        let range = Offset(5)..Offset(6);
+        assert_eq!(world.read_at(Offset(5), 1), Err(commitlog::ReadError::Damaged { range }));
+        assert_eq!(world.store.damage().len(), listed);
+    }
+}

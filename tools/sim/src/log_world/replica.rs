@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -43,6 +44,8 @@ pub(super) struct Replica {
     waiting: RefCell<BTreeMap<u64, Offset>>,
     token_last: Cell<u64>,
     pub(super) failure: Cell<Option<LogFailure>>,
+    /// Offsets that reads of this life refused as damaged: each must be listed for the operator.
+    pub(super) refused: RefCell<Vec<Range<Offset>>>,
 }
 
 /// What became of an attempt to produce.
@@ -114,6 +117,7 @@ impl Replica {
             waiting: RefCell::default(),
             token_last: Cell::new(0),
             failure: Cell::new(None),
+            refused: RefCell::default(),
         });
         replica.log.set_listener(Rc::new(Listener(Rc::downgrade(&replica))));
         replica

@@ -83,6 +83,10 @@ pub(super) async fn one_read(
         Err(ReadError::Damaged { range }) => {
             let next = check_damage(&replica.of().model.borrow(), from.0, &range)?;
             world.count(|stats| stats.damage_isolated += 1);
+            let mut refused = replica.refused.borrow_mut();
+            if !refused.contains(&range) {
+                refused.push(range);
+            }
             Ok(next)
         }
         Err(ReadError::Io(_)) if faults == ReadFaults::Possible => Ok(from),
@@ -139,12 +143,18 @@ fn check_damage(model: &LogModel, from: i64, range: &Range<Offset>) -> Verdict<O
     Ok(range.end)
 }
 
-/// What reads have met must be listed for the operator.
+/// What reads have refused must be listed for the operator, and nothing else.
 fn damage_is_listed(node: &Node, replica: &Replica) -> Verdict {
     let model = replica.of().model.borrow();
     let listed = node.damage_of(replica);
     for range in &listed {
         check_damage(&model, range.start.0, range)?;
+    }
+    for range in replica.refused.borrow().iter() {
+        if !listed.contains(range) {
+            let detail = format!("{range:?} was refused, listed are {listed:?}");
+            return broken("damage is listed", detail);
+        }
     }
     Ok(())
 }
