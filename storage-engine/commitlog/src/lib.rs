@@ -27,6 +27,7 @@ mod small_file;
 mod store;
 mod stream;
 mod tail_cache;
+mod walk;
 
 pub use checkpoint::CheckpointMap;
 pub use disk::{

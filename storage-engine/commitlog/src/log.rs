@@ -45,7 +45,7 @@ pub use damage::DamageReport;
 pub use read::{AtLeastOneBatch, ReadBatches, ReadRequest};
 pub use time::TimestampedOffset;
 
-pub(crate) use damage::{Damage, next_good};
+pub(crate) use damage::Damage;
 pub(crate) use seal::{EPOCH_FILE, SealBackoff};
 pub(crate) use segment::{Memory, Segment};
 

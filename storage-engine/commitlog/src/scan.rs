@@ -2,7 +2,7 @@
 //!
 //! Owns the order in which findings come. It changes nothing and skips nothing: every byte of a segment is part of a batch,
 //! of a damaged stretch or of the tail of zeros. What it calls damage is what recovery and reads refuse as well, since all
-//! of them ask the same stream.
+//! of them take the same walk.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -15,7 +15,8 @@ use crate::index::{
     OFFSET_ENTRY_BYTES, SegmentIndex, TIME_ENTRY_BYTES, offsets_ascend, times_ascend,
 };
 use crate::small_file;
-use crate::stream::{BadBatch, FoundBatch, SegmentStream};
+use crate::stream::{BadBatch, SegmentStream};
+use crate::walk::{SegmentWalk, Stretch};
 
 /// One stretch of a segment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,10 +62,8 @@ pub async fn read_file<D: Disk>(
 
 /// A segment on its way from front to back.
 pub struct SegmentScan<D: Disk, E> {
-    stream: SegmentStream<D>,
+    walk: SegmentWalk<D>,
     executor: E,
-    position: u64,
-    expected: Offset,
 }
 
 impl<D: Disk, E: Executor> SegmentScan<D, E> {
@@ -72,52 +71,37 @@ impl<D: Disk, E: Executor> SegmentScan<D, E> {
     pub async fn open(disk: &D, executor: E, path: &str, base: Offset) -> DiskResult<Self> {
         let file = Rc::new(disk.open(path, OpenMode::Read).await?);
         let bytes = file.size().await?;
-        let stream = SegmentStream::new(file, bytes);
-        Ok(Self { stream, executor, position: 0, expected: base })
+        let walk = SegmentWalk::new(SegmentStream::new(file, bytes), 0, base, None);
+        Ok(Self { walk, executor })
     }
 
     /// The length of the file.
     pub fn bytes(&self) -> u64 {
-        self.stream.limit()
+        self.walk.limit()
     }
 
     /// One past the last offset of the batches so far.
     pub fn end_offset(&self) -> Offset {
-        self.expected
+        self.walk.expected()
     }
 
     /// The next stretch; `None` at the end of the file.
     pub async fn next(&mut self) -> DiskResult<Option<ScanItem>> {
-        let position = self.position;
-        let reason = match self.stream.find(&self.executor, position).await? {
-            FoundBatch::End => return Ok(None),
-            FoundBatch::ZeroTail => {
-                let bytes = self.stream.limit() - position;
-                self.position = self.stream.limit();
-                return Ok(Some(ScanItem::ZeroTail { position, bytes }));
-            }
-            FoundBatch::Batch(header) if header.base_offset == self.expected => {
-                self.pass(position, &header);
-                return Ok(Some(ScanItem::Batch { position, header }));
-            }
-            FoundBatch::Batch(header) if header.base_offset > self.expected => {
-                // The batch itself is sound: only what should lie before it is missing.
-                let expected = self.expected;
-                self.expected = header.base_offset;
-                let (from, to) = (expected, header.base_offset);
-                let reason = BadBatch::Offset { found: to, expected };
-                return Ok(Some(ScanItem::Damage { position, bytes: 0, reason, from, to }));
-            }
-            FoundBatch::Batch(header) => {
-                let found = header.base_offset;
-                BadBatch::Offset { found, expected: self.expected }
-            }
-            FoundBatch::Bad(reason) => reason,
-        };
-        let from = self.expected;
-        self.position = self.resume_after(position).await?;
-        let (bytes, to) = (self.position - position, self.expected);
-        Ok(Some(ScanItem::Damage { position, bytes, reason, from, to }))
+        let stretch = self.walk.next(&self.executor).await?;
+        Ok(stretch.map(|stretch| match stretch {
+            Stretch::Batch { position, header } => ScanItem::Batch { position, header },
+            Stretch::ZeroTail { positions } => ScanItem::ZeroTail {
+                position: positions.start,
+                bytes: positions.end - positions.start,
+            },
+            Stretch::Damage { damage, reason } => ScanItem::Damage {
+                position: damage.positions.start,
+                bytes: damage.positions.end - damage.positions.start,
+                reason,
+                from: damage.offsets.start,
+                to: damage.offsets.end,
+            },
+        }))
     }
 
     /// All bytes of a batch that [`SegmentScan::next`] gave.
@@ -130,7 +114,7 @@ impl<D: Disk, E: Executor> SegmentScan<D, E> {
     ) -> DiskResult<Vec<u8>> {
         let mut bytes = Vec::with_capacity(header.total_bytes());
         while bytes.len() < header.total_bytes() {
-            let piece = self.stream.bytes_at(position + bytes.len() as u64).await?;
+            let piece = self.walk.stream().bytes_at(position + bytes.len() as u64).await?;
             if piece.is_empty() {
                 break;
             }
@@ -139,40 +123,6 @@ impl<D: Disk, E: Executor> SegmentScan<D, E> {
             self.executor.yield_if_needed().await;
         }
         Ok(bytes)
-    }
-
-    fn pass(&mut self, position: u64, header: &BatchHeader) {
-        self.position = position + header.total_bytes() as u64;
-        self.expected = header.next_offset();
-    }
-
-    /// Where the next batch that can be trusted starts: where the damaged one says that it ends, or else where bytes and
-    /// offsets say so.
-    async fn resume_after(&mut self, position: u64) -> DiskResult<u64> {
-        let above = self.expected..Offset(i64::MAX);
-        if let Ok(header) = self.stream.header_at(position).await? {
-            let claimed = position + header.total_bytes() as u64;
-            match self.stream.find(&self.executor, claimed).await? {
-                FoundBatch::Batch(next) if above.contains(&next.base_offset) => {
-                    // What the damaged header says of its offsets is believed where it fits its neighbours.
-                    let fits = header.base_offset == self.expected
-                        && header.next_offset() <= next.base_offset;
-                    self.expected = if fits { header.next_offset() } else { next.base_offset };
-                    return Ok(claimed);
-                }
-                FoundBatch::End | FoundBatch::ZeroTail => {
-                    if header.base_offset == self.expected {
-                        self.expected = header.next_offset();
-                    }
-                    return Ok(claimed);
-                }
-                FoundBatch::Batch(_) | FoundBatch::Bad(_) => {}
-            }
-        }
-        let next = self.stream.find_next(&self.executor, position + 1, above).await?;
-        let Some((at, header)) = next else { return Ok(self.stream.limit()) };
-        self.expected = header.base_offset;
-        Ok(at)
     }
 }
 

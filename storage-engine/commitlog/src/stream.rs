@@ -59,6 +59,9 @@ pub enum BadBatch {
     /// Zeros where a batch should be, and something else after them.
     #[error("zeros followed by other bytes")]
     Gap,
+    /// Only zeros from here on, where batches are known to be missing.
+    #[error("zeros where a batch should be")]
+    Zeros,
 }
 
 /// What lies at a position.

@@ -1,6 +1,6 @@
 //! Damage: bytes that are there and wrong.
 //!
-//! Owns what is known of it and the search for where good bytes go on. Damage is isolated: reads inside it are refused, reads
+//! Owns what is known of it; `walk` says where it begins and ends. Damage is isolated: reads inside it are refused, reads
 //! on either side are served, and nothing is cut or skipped.
 
 use std::ops::Range;
@@ -12,7 +12,8 @@ use crate::disk::{Disk, DiskResult, OpenMode};
 use crate::executor::Executor;
 use crate::log::LogInner;
 use crate::mutant::Rule;
-use crate::stream::{FoundBatch, SegmentStream};
+use crate::stream::SegmentStream;
+use crate::walk::{DamagedStretch, SegmentWalk};
 
 /// Stretches of damage remembered a log. Beyond it damage is still refused, found again by each read.
 const DAMAGE_MAX: usize = 1024;
@@ -117,42 +118,16 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     ) -> DiskResult<Damage> {
         let key = self.segment_key(readable.base);
         let file = self.shared.files.get(&self.directory, key, OpenMode::Read).await?;
-        let mut stream = SegmentStream::<D>::new(file, readable.bytes);
-        let next =
-            next_good(&mut stream, &self.shared.executor, position, expected..readable.end).await?;
-        let (end_position, end) = next.unwrap_or((readable.bytes, readable.end));
-        Ok(Damage {
-            segment: readable.base,
-            positions: position..end_position,
-            offsets: expected..end,
-        })
+        let stream = SegmentStream::<D>::new(file, readable.bytes);
+        let mut walk = SegmentWalk::new(stream, position, expected, Some(readable.end));
+        let found = walk.next_damage(&self.shared.executor).await?;
+        Ok(Damage::of(readable.base, found))
     }
 }
 
-/// Where good batches go on after the bad bytes at `position`: position and base offset; `None` if none follow.
-pub(crate) async fn next_good<D: Disk, E: Executor>(
-    stream: &mut SegmentStream<D>,
-    executor: &E,
-    position: u64,
-    offsets: Range<Offset>,
-) -> DiskResult<Option<(u64, Offset)>> {
-    // Most damage leaves the length alone: then the next batch is where this one says, and only this one is lost.
-    if let Ok(header) = stream.header_at(position).await? {
-        let next = position + header.total_bytes() as u64;
-        if next == stream.limit() {
-            return Ok(None);
-        }
-        // Length and last offset must agree on it: a flipped length alone may lead to a batch further on, and every good
-        // batch between would be taken for damaged.
-        let claimed = offsets.start.0.saturating_add(i64::from(header.last_offset_delta) + 1);
-        if let FoundBatch::Batch(follower) = stream.find(executor, next).await?
-            && follower.base_offset == Offset(claimed)
-            && follower.next_offset() <= offsets.end
-        {
-            return Ok(Some((next, follower.base_offset)));
-        }
+impl Damage {
+    /// A damaged stretch of the segment that starts at `segment`.
+    pub(crate) fn of(segment: Offset, found: DamagedStretch) -> Self {
+        Self { segment, positions: found.positions, offsets: found.offsets }
     }
-    let after = Offset(offsets.start.0.saturating_add(1));
-    let found = stream.find_next(executor, position + 1, after..offsets.end).await?;
-    Ok(found.map(|(position, header)| (position, header.base_offset)))
 }

@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use record::{BatchHeader, Offset};
+use record::Offset;
 
 use crate::disk::{Disk, DiskResult, OpenMode};
 use crate::error::ReadError;
@@ -13,12 +13,13 @@ use crate::executor::{Executor, TaskClass};
 use crate::files::{Suffix, segment_name};
 use crate::index::{INDEX_ENTRIES_MAX, IndexBuilder, IndexDamage, SegmentIndex, TIME_ENTRY_BYTES};
 use crate::log::LogInner;
-use crate::log::damage::{Damage, Readable, next_good};
+use crate::log::damage::{Damage, Readable};
 use crate::log::segment::SegmentMax;
 use crate::mutant::Rule;
 use crate::shared::{HeldIndex, IndexKey, IndexOrigin};
 use crate::small_file;
-use crate::stream::{FoundBatch, SegmentStream};
+use crate::stream::SegmentStream;
+use crate::walk::{SegmentWalk, Stretch};
 
 /// Where to begin reading for an offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -233,28 +234,17 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
         let key = self.segment_key(indexed.base);
         let file = self.shared.files.get(&self.directory, key, OpenMode::Read).await?;
-        let mut stream = SegmentStream::<D>::new(file, indexed.bytes);
-        let executor = &self.shared.executor;
+        let stream = SegmentStream::<D>::new(file, indexed.bytes);
+        let mut walk = SegmentWalk::new(stream, 0, indexed.base, Some(indexed.end));
         let interval = self.options.get().index_interval_bytes;
-        let (mut position, mut expected) = (0, indexed.base);
-        while position < indexed.bytes {
-            let found = stream.find(executor, position).await?;
-            if let FoundBatch::Batch(header) = found
-                && follows(&header, expected, indexed.end)
-            {
-                builder.observe(&header, position, interval);
-                position += header.total_bytes() as u64;
-                expected = header.next_offset();
-                continue;
+        while let Some(stretch) = walk.next(&self.shared.executor).await? {
+            match stretch {
+                Stretch::Batch { position, header } => builder.observe(&header, position, interval),
+                Stretch::Damage { damage, .. } => {
+                    self.note_damage(Damage::of(indexed.base, damage));
+                }
+                Stretch::ZeroTail { .. } => {}
             }
-            let next = next_good(&mut stream, executor, position, expected..indexed.end).await?;
-            let (end_position, end) = next.unwrap_or((indexed.bytes, indexed.end));
-            self.note_damage(Damage {
-                segment: indexed.base,
-                positions: position..end_position,
-                offsets: expected..end,
-            });
-            (position, expected) = (end_position, end);
         }
         Ok(builder)
     }
@@ -274,10 +264,6 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         };
         self.shared.executor.spawn(TaskClass::Background, Box::pin(write));
     }
-}
-
-fn follows(header: &BatchHeader, expected: Offset, end: Offset) -> bool {
-    header.base_offset == expected && header.next_offset() <= end
 }
 
 /// Writes both index files of a segment; lasting on return.

@@ -171,8 +171,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                     return Err(ReadError::Damaged { range: damage.offsets });
                 }
                 Step::Damaged(damage) => {
-                    // Damage without a byte would be met again for ever, and `busy` would keep the log from closing.
-                    assert!(damage.positions.end > start.position);
+                    // What moves neither bytes nor offsets on would be met again for ever, and `busy` would keep the log from
+                    // closing. Missing offsets take no byte.
+                    let moves_on = damage.positions.end > start.position
+                        || start.base_offset.is_some_and(|base| damage.offsets.end > base);
+                    assert!(moves_on);
                     start = Start::exact(damage.positions.end, damage.offsets.end);
                 }
                 Step::GoOn(next) => start = next,

@@ -11,10 +11,11 @@ use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
 use crate::files::{Suffix, segment_name};
 use crate::index::{INDEX_ENTRIES_MAX, OFFSET_ENTRY_BYTES, SegmentIndex};
-use crate::log::{Damage, next_good};
+use crate::log::Damage;
 use crate::recovery::{Listing, Plan, Recovery, RecoveryReport, note};
 use crate::small_file;
 use crate::stream::{FoundBatch, SegmentStream};
+use crate::walk::{SegmentWalk, Stretch};
 
 /// What restoring the state found on its way.
 pub(super) struct Restored {
@@ -97,38 +98,28 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             let path = self.log_path(log.base);
             let file = self.open_segment(log.base, OpenMode::Read).await?;
             let mut stream = SegmentStream::<D>::new(file, limit);
-            let (mut position, mut expected) = self.begin(&mut stream, log.base, from).await?;
-            while position < limit {
-                let found = stream.find(executor, position).await.at(&path)?;
-                if let FoundBatch::Batch(header) = found
-                    && header.base_offset == expected
-                {
-                    if header.base_offset >= from {
-                        show(&header);
+            let (position, expected) = self.begin(&mut stream, log.base, from).await?;
+            let mut walk = SegmentWalk::new(stream, position, expected, Some(end));
+            while let Some(stretch) = walk.next(executor).await.at(&path)? {
+                match stretch {
+                    Stretch::Batch { header, .. } if header.base_offset >= from => show(&header),
+                    Stretch::Batch { .. } | Stretch::ZeroTail { .. } => {}
+                    Stretch::Damage { damage: found, .. } => {
+                        let found = Damage::of(log.base, found);
+                        tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
+                        note(damage, found);
                     }
-                    position += header.total_bytes() as u64;
-                    expected = header.next_offset();
-                    continue;
                 }
-                let next = next_good(&mut stream, executor, position, expected..end).await;
-                let (good_position, good) = next.at(&path)?.unwrap_or((limit, end));
-                let found = Damage {
-                    segment: log.base,
-                    positions: position..good_position,
-                    offsets: expected..good,
-                };
-                tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
-                note(damage, found);
-                (position, expected) = (good_position, good);
             }
-            if expected < end {
+            let reached = walk.expected();
+            if reached < end {
                 // Every byte is right, and the file ends too early.
                 let positions = limit..limit;
-                let missing = Damage { segment: log.base, positions, offsets: expected..end };
+                let missing = Damage { segment: log.base, positions, offsets: reached..end };
                 tracing::error!(log = %self.identity, ?missing, "record bytes are missing on disk");
                 note(damage, missing);
             }
-            report.bytes_read += stream.bytes_read();
+            report.bytes_read += walk.bytes_read();
         }
         Ok(())
     }

@@ -134,6 +134,44 @@ fn a_damaged_length_hides_no_later_batch() {
 }
 
 #[test]
+fn a_length_that_leads_to_a_later_batch_hides_none_before_it() {
+    let (mut log, at) = segment(4);
+    let length = u32::try_from(at[3] - at[1] - 12).unwrap();
+    log[at[1] + 8..at[1] + 12].copy_from_slice(&length.to_be_bytes());
+    let (said, totals) = verify(&[(LOG, log)]);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("offsets 12 to 13"), "{said:?}");
+    assert_eq!(totals.batches, 3);
+}
+
+#[test]
+fn a_length_that_leads_into_the_zeros_at_the_end_hides_no_batch_before_them() {
+    let (mut log, at) = segment(4);
+    let length = u32::try_from(log.len() + 100 - at[1] - 12).unwrap();
+    log[at[1] + 8..at[1] + 12].copy_from_slice(&length.to_be_bytes());
+    log.extend([0; 5000]);
+    let (said, totals) = verify(&[(LOG, log)]);
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("offsets 12 to 13"), "{said:?}");
+    assert_eq!(totals.batches, 3);
+}
+
+#[test]
+fn a_base_offset_that_rots_is_damage_and_no_gap() {
+    let (mut log, at) = segment(4);
+    // 12 becomes 14, and the checksum does not cover it.
+    log[at[1] + 7] ^= 2;
+    let (said, totals) = verify(&[(LOG, log)]);
+    let bytes = at[2] - at[1];
+    let expected = format!(
+        "data/{LOG} @{}: base offset 14, expected 12, {bytes} bytes, offsets 12 to 13",
+        at[1]
+    );
+    assert_eq!(said, [expected]);
+    assert_eq!(totals.batches, 3);
+}
+
+#[test]
 fn zeros_at_the_end_are_room_and_in_the_middle_damage() {
     let (mut log, at) = segment(2);
     log.extend([0; 5000]);
