@@ -20,6 +20,8 @@ use crate::lock::LockError;
 
 /// Locked memory that the rings of one process need at least; the runtime refuses below it.
 pub const MEMLOCK_BYTES_MIN: u64 = 512 << 10;
+/// Rings, notices, the lock and the first files of a small machine, with room to spare.
+const OPEN_FILES_MIN: u64 = 64;
 
 /// Why the process cannot start.
 #[derive(Debug, thiserror::Error)]
@@ -56,6 +58,14 @@ pub enum StartError {
     MemoryLock {
         /// The hard limit.
         bytes: u64,
+    },
+    /// Too few files may be open.
+    #[error(
+        "{count} files may be open at most: a node needs {OPEN_FILES_MIN} to start, and one more for each connection; raise it (ulimit -n, LimitNOFILE=, docker: --ulimit nofile=65536)"
+    )]
+    OpenFiles {
+        /// The limit.
+        count: u64,
     },
     /// The data directory could not be made, written or read.
     #[error("{}: cannot be used as the data directory: {source}", path.display())]
@@ -108,7 +118,9 @@ impl StartError {
             }
             Self::Lock(LockError::Held { .. }) => ExitReason::DirectoryLocked,
             Self::Lock(LockError::Unusable { .. }) => ExitReason::DirectoryUnusable,
-            Self::Core { .. } | Self::Signals { .. } => ExitReason::CoreFailed,
+            Self::OpenFiles { .. } | Self::Core { .. } | Self::Signals { .. } => {
+                ExitReason::CoreFailed
+            }
         }
     }
 }
@@ -184,12 +196,15 @@ pub fn check_memlock() -> Result<(), StartError> {
 }
 
 /// Raises the limit of open files as far as it goes and returns it: partitions and connections both take from it.
-pub fn raise_open_files() -> u64 {
-    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 0 };
-    match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
+///
+/// Errors  [`StartError::OpenFiles`] where even the rings and the first files would not fit.
+pub fn raise_open_files() -> Result<u64, StartError> {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return Ok(0) };
+    let count = match setrlimit(Resource::RLIMIT_NOFILE, hard, hard) {
         Ok(()) => hard,
         Err(_) => soft,
-    }
+    };
+    if count < OPEN_FILES_MIN { Err(StartError::OpenFiles { count }) } else { Ok(count) }
 }
 
 /// Makes the data directory where it is missing, and proves that it can be written and read the way the log does it.

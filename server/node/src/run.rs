@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_lite::FutureExt;
 use futures_lite::future::or;
@@ -40,6 +40,8 @@ use crate::topology::{self, ShardCount};
 
 /// Shares of a core's main task, which waits nearly always.
 const MAIN_SHARES: usize = 1000;
+/// A signal this soon after the first is the same wish: who stops a process group and its leader sends two.
+const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(500);
 /// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting.
 const BLOCKING_THREADS: usize = 2;
 /// The control executor and client commands move little.
@@ -115,7 +117,7 @@ where
     ControlFuture: Future<Output = ExitReason> + 'static,
 {
     check_process()?;
-    let open_files_max = preflight::raise_open_files();
+    let open_files_max = preflight::raise_open_files()?;
     let directory_kind = preflight::check_directory(&options.data_dir)?;
     let _lock = DirectoryLock::acquire(&options.data_dir)?;
     let signals = Signals::catch().map_err(|errno| StartError::Signals { errno })?;
@@ -314,7 +316,7 @@ impl Drop for EndNotice {
 /// The running cores.
 struct Cores {
     signals: Signals,
-    signal_count: u32,
+    first_signal: Option<Instant>,
     stop: StopSignal,
     threads: Vec<JoinHandle<()>>,
     ends_in: Sender<CoreEnd>,
@@ -329,7 +331,7 @@ impl Cores {
         let (ends_in, ends) = channel();
         let wake = Arc::new(wake);
         let stop = StopSignal::default();
-        Ok(Self { signals, signal_count: 0, stop, threads: Vec::new(), ends_in, ends, wake })
+        Ok(Self { signals, first_signal: None, stop, threads: Vec::new(), ends_in, ends, wake })
     }
 
     fn start<Message, Main, MainFuture>(
@@ -404,12 +406,14 @@ impl Cores {
     fn take_signals(&mut self) {
         let (count, signal) = self.signals.take();
         for _ in 0..count {
-            self.signal_count += 1;
-            if self.signal_count > 1 {
+            let first = *self.first_signal.get_or_insert_with(Instant::now);
+            if first.elapsed() >= SECOND_SIGNAL_AFTER {
                 tracing::warn!(signal, "a second signal: ending at once, the next start recovers");
                 std::process::exit(i32::from(ExitReason::Forced.number()));
             }
-            tracing::info!(signal, "stopping; a second signal ends at once");
+            if !self.stop.is_requested() {
+                tracing::info!(signal, "stopping; a second signal ends at once");
+            }
             self.stop.request();
         }
     }

@@ -113,6 +113,10 @@ fn child() {
             setrlimit(Resource::RLIMIT_MEMLOCK, 65_536, 65_536).unwrap();
             node::run(&options, serve, serve)
         }
+        "few-files" => {
+            setrlimit(Resource::RLIMIT_NOFILE, 20, 20).unwrap();
+            node::run(&options, serve, serve)
+        }
         "files" => {
             setrlimit(Resource::RLIMIT_NOFILE, 100, 100).unwrap();
             node::run(&options, serve, out_of_files)
@@ -250,8 +254,29 @@ fn a_second_signal_ends_a_node_that_does_not_listen() {
     node.wait_for("up", 3);
     node.signal(Signal::SIGTERM);
     node.wait_for("down", 1);
-    node.signal(Signal::SIGTERM);
+    // Those that come with the first are the same wish.
+    while node.process.try_wait().unwrap().is_none() {
+        node.signal(Signal::SIGTERM);
+        std::thread::yield_now();
+    }
     check_end(node, ExitReason::Forced, "");
+}
+
+#[test]
+fn two_signals_at_once_are_one_wish_to_stop() {
+    let data = DataDir::new("twice");
+    let mut node = Node::start("serve", &data.0);
+    node.wait_for("up", 3);
+    node.signal(Signal::SIGTERM);
+    node.signal(Signal::SIGINT);
+    check_end(node, ExitReason::Done, "");
+}
+
+#[test]
+fn too_few_open_files_are_refused_before_anything_starts() {
+    let data = DataDir::new("nofile");
+    let node = Node::start("few-files", &data.0);
+    check_end(node, ExitReason::CoreFailed, "ulimit -n");
 }
 
 #[test]

@@ -83,7 +83,7 @@ pub enum FrameError {
     #[error("the peer speaks TLS, and plain Kafka protocol is expected here")]
     Tls,
     /// The first bytes of an HTTP request.
-    #[error("the peer speaks HTTP, and the Kafka protocol is expected here")]
+    #[error("the peer speaks HTTP, and the Kafka protocol is expected here: is it the right port?")]
     Http,
 }
 
@@ -310,7 +310,9 @@ fn other_protocol(first: [u8; SIZE_BYTES]) -> Option<FrameError> {
     match &first {
         // A handshake record of TLS 1.0 to 1.3; all of them say 3 here.
         [0x16, 0x03, ..] => Some(FrameError::Tls),
-        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"PRI " => {
+        b"GET " | b"HEAD" | b"POST" | b"PUT " | b"OPTI" | b"DELE" | b"PATC" | b"CONN" | b"PRI "
+        // What a server says, where a client of ours came to the wrong port.
+        | b"HTTP" => {
             Some(FrameError::Http)
         }
         _ => None,

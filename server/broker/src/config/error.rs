@@ -76,7 +76,7 @@ pub enum ConfigError {
         nearest: Option<&'static str>,
     },
     /// An option of Kafka's that does nothing here.
-    #[error("{place}: {key}: an option of Kafka's that Corelog has no use for; remove it")]
+    #[error("{place}: {key}: an option of Kafka's that has no effect in Corelog; remove it")]
     KafkaOnly {
         /// Where.
         place: Place,
@@ -171,6 +171,11 @@ pub enum ListenerProblem {
     /// The name is empty, too long, or has other characters.
     #[error("a name has 1 to 64 letters, digits, '_', '-' or '.'")]
     Name,
+    /// Its name promises what it does not do.
+    #[error(
+        "a listener of this name would be taken for an encrypted or authenticated one, and only PLAINTEXT is supported yet"
+    )]
+    SecureName,
     /// A protocol that is not built.
     #[error("security: only PLAINTEXT is supported yet")]
     Security,

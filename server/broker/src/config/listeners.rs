@@ -218,6 +218,9 @@ fn apply_advertised(
     }
 }
 
+/// In Kafka these names mean their protocol unless a map says otherwise.
+const SECURE_NAMES: [&str; 3] = ["SSL", "SASL_SSL", "SASL_PLAINTEXT"];
+
 fn check_names(listeners: &[ListenerConfig], place: &Place, errors: &mut Vec<ConfigError>) {
     const NAME_BYTES_MAX: usize = 64;
     let mut seen: Vec<&str> = Vec::new();
@@ -229,6 +232,8 @@ fn check_names(listeners: &[ListenerConfig], place: &Place, errors: &mut Vec<Con
             ListenerProblem::NameTwice
         } else if !is_legal {
             ListenerProblem::Name
+        } else if SECURE_NAMES.iter().any(|secure| name.eq_ignore_ascii_case(secure)) {
+            ListenerProblem::SecureName
         } else {
             seen.push(name);
             continue;

@@ -213,7 +213,7 @@ fn bad_files_are_refused_with_line_key_value_and_bound() {
     check("[node]\nidd = 5", &["2: node.idd: unknown option; did you mean node.id"]);
     check(
         "num.io.threads = 8",
-        &["1: num.io.threads: an option of Kafka's that Corelog has no use for; remove it"],
+        &["1: num.io.threads: an option of Kafka's that has no effect in Corelog; remove it"],
     );
     check("data.dir = \"/a\"\nlog.dirs = \"/b\"", &["2: log.dirs: set already at corelog.toml:1"]);
     check(
@@ -276,7 +276,7 @@ fn a_bad_environment_or_command_line_is_refused_with_its_name() {
     );
     check(
         ("CORELOG_NUM_IO_THREADS", "2"),
-        "environment CORELOG_NUM_IO_THREADS: num.io.threads: an option of Kafka's that Corelog has no use for; remove it",
+        "environment CORELOG_NUM_IO_THREADS: num.io.threads: an option of Kafka's that has no effect in Corelog; remove it",
     );
     let twice = environment(&[("CORELOG_DATA_DIR", "/a"), ("CORELOG_LOG_DIRS", "/b")]);
     let said =
@@ -378,6 +378,8 @@ fn bad_listeners_are_refused() {
         "1: listener X: advertised, but not among the listeners",
     );
     check("[[listeners]]\nname = \"A\"", "1: listener A: bind is missing");
+    let secure = "a listener of this name would be taken for an encrypted or authenticated one, and only PLAINTEXT is supported yet";
+    check("listeners = \"ssl://:1\"", &format!("1: listener ssl: {secure}"));
     check("[[listeners]]\nbind = 9092", "2: listeners.bind = 9092: must be a string");
     let table = |line: &str| format!("[[listeners]]\nbind = \":1\"\n{line}");
     check(

@@ -44,7 +44,7 @@ fn each_refusal_is_one_line_with_a_cure_and_an_exit_code() {
 fn a_ring_can_be_made_here() {
     check_io_uring().unwrap();
     check_memlock().unwrap();
-    assert!(raise_open_files() >= 256);
+    assert!(raise_open_files().unwrap() >= 256);
 }
 
 #[test]

@@ -82,7 +82,24 @@ fn load(args: &ServeArgs) -> Result<Config, String> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let sources =
         Sources { file, environment: environment.collect(), sets: args.settings.clone(), flags };
-    Config::load(&sources).map_err(|errors| errors.to_string())
+    let config = Config::load(&sources).map_err(|errors| errors.to_string())?;
+    check_filter(&config.trace_filter)?;
+    Ok(config)
+}
+
+/// A word that is no level would be taken for the name of a module, and everything else be silent.
+fn check_filter(filter: &str) -> Result<(), String> {
+    let is_level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    let is_sound = |directive: &str| match directive.trim().rsplit_once('=') {
+        Some((target, level)) => !target.is_empty() && is_level(level),
+        None => is_level(directive.trim()),
+    };
+    if filter.split(',').all(is_sound) {
+        return Ok(());
+    }
+    Err(format!(
+        "trace.filter: {filter}: must be a level (off, error, warn, info, debug, trace), or MODULE=LEVEL, separated by commas"
+    ))
 }
 
 /// The log goes to standard error: standard output has the `ready` line and nothing else.
@@ -146,7 +163,7 @@ fn reserve_addresses(config: &mut Config) -> Result<Vec<AddressReservation>, Str
     let mut reserved = Vec::new();
     let mut reserve = |what: &str, address: &mut SocketAddr| {
         let taken =
-            node::reserve(*address).map_err(|error| format!("{what}: {address}: {error}"))?;
+            node::reserve(*address).map_err(|error| address_advice(what, *address, &error))?;
         *address = taken.address();
         reserved.push(taken);
         Ok::<(), String>(())
@@ -158,6 +175,18 @@ fn reserve_addresses(config: &mut Config) -> Result<Vec<AddressReservation>, Str
         reserve("admin.listen", address)?;
     }
     Ok(reserved)
+}
+
+fn address_advice(what: &str, address: SocketAddr, error: &std::io::Error) -> String {
+    let next = match error.kind() {
+        std::io::ErrorKind::AddrInUse => {
+            "another process listens there, maybe another node: choose another address (--listen HOST:PORT, --set admin.listen=HOST:PORT or none)"
+        }
+        std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+        std::io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE",
+        _ => return format!("{what}: {address}: {error}"),
+    };
+    format!("{what}: {address}: {error}\nnext: {next}")
 }
 
 async fn control(
@@ -238,4 +267,19 @@ fn since_exec() -> Duration {
         .zip(started_ticks())
         .map(|(uptime_ms, ticks)| uptime_ms.saturating_sub(ticks * 1000 / TICKS_PER_SECOND));
     Duration::from_millis(elapsed.unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_filter_is_made_of_levels_and_a_typo_is_none() {
+        for sound in ["info", "WARN", "off", "info,broker=debug", "error, node=trace"] {
+            assert_eq!(check_filter(sound), Ok(()));
+        }
+        for typo in ["verbose", "infos", "broker=loud", "=info", "info,", ""] {
+            assert!(check_filter(typo).is_err_and(|said| said.contains(typo)), "{typo:?}");
+        }
+    }
 }
