@@ -89,7 +89,9 @@ fn load(args: &ServeArgs) -> Result<Config, String> {
 
 /// A word that is no level would be taken for the name of a module, and everything else be silent.
 fn check_filter(filter: &str) -> Result<(), String> {
-    let is_level = |word: &str| word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok();
+    let is_level = |word: &str| {
+        !word.is_empty() && word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok()
+    };
     let is_sound = |directive: &str| match directive.trim().rsplit_once('=') {
         Some((target, level)) => !target.is_empty() && is_level(level),
         None => is_level(directive.trim()),
