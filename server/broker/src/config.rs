@@ -102,6 +102,8 @@ pub struct Config {
     pub fetch_bytes_max: u32,
     /// `fetch.memory.bytes`, a data core.
     pub fetch_memory_bytes: usize,
+    /// `max.incremental.fetch.session.cache.slots`, of the node.
+    pub fetch_session_slots: u32,
     /// `request.memory.bytes`, a data core.
     pub request_memory_bytes: usize,
     /// `tail.cache.bytes`, a data core.
@@ -266,6 +268,7 @@ impl SettingReader<'_> {
             connection_idle_max: self.millis("connections.max.idle.ms"),
             fetch_bytes_max: self.sure("fetch.max.bytes"),
             fetch_memory_bytes: self.sure("fetch.memory.bytes"),
+            fetch_session_slots: self.sure("max.incremental.fetch.session.cache.slots"),
             request_memory_bytes: self.sure("request.memory.bytes"),
             tail_cache_bytes: self.sure("tail.cache.bytes"),
             read_cache_bytes: self.sure("read.cache.bytes"),

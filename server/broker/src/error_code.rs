@@ -7,6 +7,7 @@ use partition::{EndReason, SequenceRefusal};
 use wire::{ApiKey, ErrorCode};
 
 use crate::drivers::metadata_log::MetadataLogError;
+use crate::fetch_sessions::SessionRefusal;
 use crate::metrics::SeriesNames;
 use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
 
@@ -77,6 +78,7 @@ impl ToErrorCode for FetchRefusal {
         match self {
             Self::UnknownPartition => ErrorCode::UnknownTopicOrPartition,
             Self::UnknownTopicId => ErrorCode::UnknownTopicId,
+            Self::InconsistentTopicId => ErrorCode::InconsistentTopicId,
             Self::TopicAuthorization => ErrorCode::TopicAuthorizationFailed,
             Self::NotLeader => ErrorCode::NotLeaderOrFollower,
             Self::OutOfRange { .. } => ErrorCode::OffsetOutOfRange,
@@ -87,6 +89,17 @@ impl ToErrorCode for FetchRefusal {
             Self::Expands { .. } => ErrorCode::UnknownServerError,
             Self::Storage { .. } => ErrorCode::KafkaStorageError,
             Self::Ended(reason) => reason.error_code(),
+        }
+    }
+}
+
+impl ToErrorCode for SessionRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            // The client opens a new one with a full fetch, which is all it can do about a session too large, too.
+            Self::NotFound(_) | Self::TooLarge => ErrorCode::FetchSessionIdNotFound,
+            Self::WrongEpoch { .. } => ErrorCode::InvalidFetchSessionEpoch,
+            Self::OtherNaming(_) => ErrorCode::FetchSessionTopicIdError,
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod control;
 pub mod drivers;
 pub mod endpoint;
 mod error_code;
+pub mod fetch_sessions;
 mod handlers;
 mod memory;
 pub mod mesh_call;

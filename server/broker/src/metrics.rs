@@ -232,7 +232,11 @@ scalar_metrics! {
     Counter fetch_copied_bytes = "corelog_fetch_copied_bytes_total", Bytes, Sum, "Record bytes that a core copied to answer for its own partitions; stays 0.";
     Counter fetch_forward_copied_bytes = "corelog_fetch_forward_copied_bytes_total", Bytes, Sum, "Record bytes copied so that another core could answer for this one's partitions.";
     Gauge fetch_memory_bytes = "corelog_fetch_memory_bytes", Bytes, PerCore, "Record bytes of answers to Fetch that have not left.";
+    Counter fetch_session_evictions = "corelog_fetch_session_evictions_total", Count, Sum, "Fetch sessions that were closed to make room for another; clients of such sessions start again with a full fetch.";
+    Gauge fetch_session_partitions = "corelog_fetch_session_partitions", Count, PerCore, "Partitions of all fetch sessions.";
+    Gauge fetch_sessions = "corelog_fetch_sessions", Count, PerCore, "Fetch sessions, see max.incremental.fetch.session.cache.slots.";
     Counter fetched_bytes = "corelog_fetched_bytes_total", Bytes, Sum, "Bytes of record batches sent to consumers.";
+    Counter fetches_incremental = "corelog_fetches_incremental_total", Count, Sum, "Fetch requests that went on in a session.";
     Gauge fetches_parked = "corelog_fetches_parked", Count, Sum, "Fetch requests that wait for records.";
     Counter forwarded_requests = "corelog_forwarded_requests_total", Count, Sum, "Sub-requests sent to the core that owns their partition.";
     Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs of segments that the disk refused.";

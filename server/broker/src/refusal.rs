@@ -147,6 +147,9 @@ pub enum FetchRefusal {
     /// No topic of this id.
     #[error("this server does not host a topic of this id")]
     UnknownTopicId,
+    /// A session's topic was deleted, and its name is now another topic's.
+    #[error("the topic of this name has another id now")]
+    InconsistentTopicId,
     /// This principal may not read here.
     #[error("topic authorization failed")]
     TopicAuthorization,

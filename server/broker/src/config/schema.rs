@@ -83,7 +83,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 39] = [
+pub static OPTIONS: [ConfigOption; 40] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -236,6 +236,13 @@ pub static OPTIONS: [ConfigOption; 39] = [
         default: Some("2147483647"),
         is_dynamic: true,
         doc: "Client connections that the node serves at once; one more is closed as soon as it is accepted.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "max.incremental.fetch.session.cache.slots",
+        allowed: Allowed::Range(0, 1_000_000),
+        default: Some("1000"),
+        doc: "Fetch sessions that the node keeps, divided evenly among its data cores and rounded up; 0 for none. Without one a consumer names all its partitions in every fetch.",
         ..COUNT
     },
     ConfigOption {

@@ -1,8 +1,10 @@
 //! Fetch (key 1), versions 4 to 18: read batches of records.
 //!
-//! 5 brings the log start, 7 sessions, 9 leader epochs, 12 divergence, 13 topic ids. Sessions are not kept: every full fetch is
-//! answered with session id 0, which is legal for ever, and an incremental one with FETCH_SESSION_ID_NOT_FOUND. Record bytes are
-//! never part of the encoded response: they are sent from where they lie.
+//! 5 brings the log start, 7 sessions, 9 leader epochs, 12 divergence, 13 topic ids. Here are full fetches, which name all they
+//! want; [`incremental`] has those that go on in a session. Record bytes are never part of the encoded response: they are sent
+//! from where they lie.
+
+mod incremental;
 
 use std::time::Duration;
 
@@ -19,6 +21,9 @@ use crate::calls::{EntrySlot, FetchAnswer, FetchEntry, Fetched};
 use crate::connection::Served;
 use crate::context::{Operation, Resource};
 use crate::error_code::ToErrorCode;
+use crate::fetch_sessions::{
+    Naming, Read, Resumption, SessionEpoch, SessionId, SessionRefusal, Shown, Wanted,
+};
 use crate::handlers::{Answer, Call};
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
@@ -27,34 +32,125 @@ use crate::refusal::FetchRefusal;
 use crate::send_path::Part;
 use crate::shard::{FetchPlan, TopicRef};
 
-/// Reads, waits where there is too little, and answers.
+type Answers<P> = Vec<FetchAnswer<Part<<P as Platform>::Disk>>>;
+
+/// Whether a full fetch opens a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Session {
+    /// If there is room.
+    Open,
+    /// The client wants none.
+    None,
+}
+
+/// Reads, waits where there is too little, and answers (FE-5: which of the three kinds of request it is).
 pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &FetchRequest<'_>,
 ) -> Served<P::Disk> {
-    if let Some(error_code) = refuse_session(request) {
-        let body = FetchResponse { error_code, ..Default::default() };
-        return call.reply(&Answer::failed(body, error_code));
+    let (id, epoch) = (SessionId(request.session_id), SessionEpoch(request.session_epoch));
+    match epoch {
+        SessionEpoch::INITIAL | SessionEpoch::FINAL => {
+            // Whatever session a full fetch names is over.
+            call.shard.fetch_sessions().borrow_mut().close(id);
+            let session =
+                if epoch == SessionEpoch::INITIAL { Session::Open } else { Session::None };
+            full(call, request, session).await
+        }
+        _ => {
+            let resumption = Resumption { id, epoch, naming: naming_of(call.version) };
+            incremental::handle(call, request, resumption).await
+        }
     }
-    let (plan, mut answers) = plan(call, request);
-    let plan = if answers.is_empty() {
-        plan
-    } else {
-        // FE-2: a partition that is refused is news, and news does not wait.
-        FetchPlan { wait_max: Duration::ZERO, ..plan }
-    };
-    let (read, memory) = call.shard.fetch(&plan).await;
-    answers.extend(read);
-    answers.sort_by_key(|answer| answer.slot);
-    reply(call, request, answers, memory)
 }
 
-/// FE-5 without a cache: epochs 0 and -1 are full fetches, anything else continues a session that is not here.
-fn refuse_session(request: &FetchRequest<'_>) -> Option<ErrorCode> {
-    match request.session_epoch {
-        0 | -1 => None,
-        _ => Some(ErrorCode::FetchSessionIdNotFound),
+/// Names were replaced by ids in version 13.
+fn naming_of(version: i16) -> Naming {
+    if version >= 13 { Naming::Ids } else { Naming::Names }
+}
+
+async fn full<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    request: &FetchRequest<'_>,
+    session: Session,
+) -> Served<P::Disk> {
+    let (entries, refused) = find_all(call, request);
+    // FE-2: a partition that is refused is news, and news does not wait.
+    let wait_max = if refused.is_empty() { wait_of(request) } else { Duration::ZERO };
+    let plan = FetchPlan { wait_max, ..plan_of(call, request, entries) };
+    let (answers, memory) = read(call, &plan, refused).await;
+    let session_id = match session {
+        Session::Open => open_session(call, request, &answers),
+        Session::None => SessionId::NONE,
+    };
+    reply(call, request, session_id, (answers, memory))
+}
+
+/// Reads by plan; `refused` are the answers that are known already.
+async fn read<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    plan: &FetchPlan,
+    refused: Answers<P>,
+) -> (Answers<P>, HeldMemory) {
+    let (mut answers, memory) = call.shard.fetch(plan).await;
+    if !refused.is_empty() {
+        answers.extend(refused);
+        answers.sort_by_key(|answer| answer.slot);
     }
+    (answers, memory)
+}
+
+/// Remembers what a full fetch wants and was told.
+fn open_session<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    request: &FetchRequest<'_>,
+    answers: &Answers<P>,
+) -> SessionId {
+    let platform = call.shard.platform();
+    let random = || {
+        let mut bytes = [0; 4];
+        platform.random(&mut bytes);
+        u32::from_ne_bytes(bytes)
+    };
+    let mut sessions = call.shard.fetch_sessions().borrow_mut();
+    let kind = (naming_of(call.version), answers.len());
+    let created = sessions.create(platform.monotonic(), kind, random, |session| {
+        let mut answers = answers.iter();
+        for topic in &request.topics {
+            let topic_ref = TopicRef::of(call.version >= 13, &topic.topic, topic.topic_id);
+            for (partition, answer) in topic.partitions.iter().zip(answers.by_ref()) {
+                let shown = match read_of(&answer.outcome) {
+                    Read::Ends { ends, .. } => ends,
+                    Read::Refused => Shown::NOTHING,
+                };
+                session.put(topic_ref, partition.partition, wanted_of(partition), shown);
+            }
+        }
+        incremental::learn_names(session, &call.shard.image());
+    });
+    created.unwrap_or(SessionId::NONE)
+}
+
+/// What a session goes by of an answer.
+fn read_of<Records>(outcome: &Result<Fetched<Records>, FetchRefusal>) -> Read {
+    match outcome {
+        Ok(fetched) => Read::Ends {
+            ends: Shown { high_watermark: fetched.high_watermark, log_start: fetched.log_start },
+            bytes: fetched.bytes,
+            diverges: fetched.diverging.is_some(),
+        },
+        Err(_) => Read::Refused,
+    }
+}
+
+/// The answer to a request whose session does not go on.
+fn refuse_session<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    refusal: SessionRefusal,
+) -> Served<P::Disk> {
+    let error_code = refusal.error_code();
+    let body = FetchResponse { error_code, ..Default::default() };
+    call.reply(&Answer::failed(body, error_code))
 }
 
 fn isolation_of(request: &FetchRequest<'_>) -> Isolation {
@@ -69,10 +165,29 @@ fn at_least_zero(number: i32) -> usize {
     usize::try_from(number).unwrap_or(0)
 }
 
-fn plan<P: Platform, M: Mesh<Message>>(
+fn wait_of(request: &FetchRequest<'_>) -> Duration {
+    Duration::from_millis(at_least_zero(request.max_wait_ms) as u64)
+}
+
+fn plan_of<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &FetchRequest<'_>,
-) -> (FetchPlan, Vec<FetchAnswer<Part<P::Disk>>>) {
+    entries: Vec<(ShardIndex, FetchEntry)>,
+) -> FetchPlan {
+    FetchPlan {
+        isolation: isolation_of(request),
+        bytes_min: at_least_zero(request.min_bytes),
+        bytes_max: at_least_zero(request.max_bytes).min(call.shard.fetch_bytes_max()),
+        wait_max: wait_of(request),
+        entries,
+    }
+}
+
+/// Finds every partition of a full fetch; what is not to be found is answered already.
+fn find_all<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    request: &FetchRequest<'_>,
+) -> (Vec<(ShardIndex, FetchEntry)>, Answers<P>) {
     let mut entries = Vec::new();
     let mut refused = Vec::new();
     let mut slot = 0;
@@ -83,7 +198,7 @@ fn plan<P: Platform, M: Mesh<Message>>(
             slot += 1;
             match locate(call, topic_ref, partition) {
                 Ok((owner, found)) => {
-                    entries.push((owner, entry_of(entry_slot, found, partition)));
+                    entries.push((owner, entry_of(entry_slot, found, &wanted_of(partition))));
                 }
                 Err(refusal) => {
                     refused.push(FetchAnswer { slot: entry_slot, outcome: Err(refusal) });
@@ -91,24 +206,26 @@ fn plan<P: Platform, M: Mesh<Message>>(
             }
         }
     }
-    let plan = FetchPlan {
-        isolation: isolation_of(request),
-        bytes_min: at_least_zero(request.min_bytes),
-        bytes_max: at_least_zero(request.max_bytes).min(call.shard.fetch_bytes_max()),
-        wait_max: Duration::from_millis(at_least_zero(request.max_wait_ms) as u64),
-        entries,
-    };
-    (plan, refused)
+    (entries, refused)
 }
 
-fn entry_of(slot: EntrySlot, found: TopicPartition, partition: &FetchPartition) -> FetchEntry {
-    FetchEntry {
-        slot,
-        partition: found,
+fn wanted_of(partition: &FetchPartition) -> Wanted {
+    Wanted {
         offset: partition.fetch_offset,
         bytes_max: at_least_zero(partition.partition_max_bytes),
         current_leader_epoch: partition.current_leader_epoch,
         last_fetched_epoch: partition.last_fetched_epoch,
+    }
+}
+
+fn entry_of(slot: EntrySlot, found: TopicPartition, wanted: &Wanted) -> FetchEntry {
+    FetchEntry {
+        slot,
+        partition: found,
+        offset: wanted.offset,
+        bytes_max: wanted.bytes_max,
+        current_leader_epoch: wanted.current_leader_epoch,
+        last_fetched_epoch: wanted.last_fetched_epoch,
     }
 }
 
@@ -134,8 +251,8 @@ fn locate<P: Platform, M: Mesh<Message>>(
 fn reply<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &FetchRequest<'_>,
-    answers: Vec<FetchAnswer<Part<P::Disk>>>,
-    memory: HeldMemory,
+    session_id: SessionId,
+    (answers, memory): (Answers<P>, HeldMemory),
 ) -> Served<P::Disk> {
     let mut errors = Vec::new();
     let mut records = Vec::new();
@@ -143,10 +260,7 @@ fn reply<P: Platform, M: Mesh<Message>>(
     let mut response_of = |topic: &FetchTopic<'_>| {
         let answered = topic.partitions.iter().zip(answers.by_ref());
         let partitions = answered.map(|(partition, answer)| {
-            let data = match answer.outcome {
-                Ok(fetched) => data_of(request, fetched, &mut records),
-                Err(refusal) => refused_data(call.version, &refusal),
-            };
+            let data = data_of(call.version, request, answer.outcome, &mut records);
             errors.push(data.error_code);
             PartitionData { partition_index: partition.partition, ..data }
         });
@@ -157,15 +271,24 @@ fn reply<P: Platform, M: Mesh<Message>>(
         topic_id: topic.topic_id,
         partitions: response_of(topic),
     });
-    let body = FetchResponse { responses: responses.collect(), ..Default::default() };
+    let body = FetchResponse {
+        session_id: session_id.0,
+        responses: responses.collect(),
+        ..Default::default()
+    };
     call.reply_with(&Answer::with_errors(body, errors), records, Some(memory))
 }
 
 fn data_of<D: Disk>(
+    version: i16,
     request: &FetchRequest<'_>,
-    fetched: Fetched<Part<D>>,
+    outcome: Result<Fetched<Part<D>>, FetchRefusal>,
     records: &mut Vec<Vec<Part<D>>>,
 ) -> PartitionData<'static> {
+    let fetched = match outcome {
+        Ok(fetched) => fetched,
+        Err(refusal) => return refused_data(version, &refusal),
+    };
     let aborted_transactions = match isolation_of(request) {
         // TX-10: an empty list for a reader of committed records, null for the others.
         Isolation::ReadCommitted => Some(Vec::new()),

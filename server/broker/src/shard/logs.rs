@@ -20,6 +20,7 @@ use crate::calls::ImageChange;
 use crate::drivers::admission::{BatchRules, Workspaces};
 use crate::drivers::partition::{PartitionDriver, PartitionParts};
 use crate::drivers::recovery::report_recovery;
+use crate::fetch_sessions::{FetchSessions, SessionLimits};
 use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::CoreMetrics;
@@ -69,6 +70,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let (image, opened_at) = (Arc::clone(&state.image), platform.monotonic());
         let request_memory = MemoryBudget::new(state.config.request_memory_bytes);
         let fetch_memory = MemoryBudget::new(state.config.fetch_memory_bytes);
+        let session_limits =
+            SessionLimits::of_core(state.config.fetch_session_slots, state.shard_count);
         let shard = Rc::new(Self {
             platform,
             caller,
@@ -81,6 +84,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
             request_memory,
             fetch_memory,
+            fetch_sessions: RefCell::new(FetchSessions::new(session_limits)),
             workspaces: Workspaces::default(),
             metrics: CoreMetrics::default(),
             stopping: Flag::default(),

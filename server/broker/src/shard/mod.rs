@@ -32,6 +32,7 @@ pub use run::run_data_core;
 
 use crate::drivers::admission::Workspaces;
 use crate::drivers::partition::PartitionDriver;
+use crate::fetch_sessions::FetchSessions;
 use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::{CoreMetrics, Snapshot};
@@ -61,6 +62,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     buffers: RefCell<BufferPool>,
     request_memory: Rc<MemoryBudget>,
     fetch_memory: Rc<MemoryBudget>,
+    fetch_sessions: RefCell<FetchSessions>,
     workspaces: Workspaces,
     metrics: CoreMetrics,
     stopping: Flag,
@@ -179,6 +181,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         &self.request_memory
     }
 
+    /// The fetch sessions that were opened here.
+    pub(crate) fn fetch_sessions(&self) -> &RefCell<FetchSessions> {
+        &self.fetch_sessions
+    }
+
     /// What a connection may send.
     pub fn frame_limits(&self) -> FrameLimits {
         FrameLimits {
@@ -244,6 +251,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.request_memory_bytes.set(self.request_memory.taken_bytes() as u64);
         metrics.request_memory_waiters.set(self.request_memory.waiter_count() as u64);
         metrics.fetch_memory_bytes.set(self.fetch_memory.taken_bytes() as u64);
+        let sessions = self.fetch_sessions.borrow();
+        metrics.fetch_sessions.set(sessions.count() as u64);
+        metrics.fetch_session_partitions.set(sessions.partition_count() as u64);
+        metrics.fetch_session_evictions.raise_to(sessions.evictions());
         metrics.disk_reads.raise_to(store.reads);
         metrics.disk_read_bytes.raise_to(store.read_bytes);
         metrics.io_errors.raise_to(store.io_errors);

@@ -311,26 +311,6 @@ fn batches_are_never_cut() {
 }
 
 #[test]
-fn a_session_that_is_not_here_is_refused_and_none_is_opened() {
-    let (mut client, topic) = topic_and_client();
-    client.append(&topic, 0, &batch(&["full"]));
-    for (session_id, session_epoch) in [(0, 0), (0, -1), (123, 0), (123, -1)] {
-        let request = FetchRequest { session_id, session_epoch, ..fetch_of(&topic, &[(0, 0)]) };
-        let frame = client.call(7, &request);
-        let answer: FetchResponse<'_> = frame.read();
-        assert_eq!((answer.error_code, answer.session_id), (ErrorCode::None, 0));
-        assert_eq!(values_of(answer.responses[0].partitions[0].records.inline()), ["full"]);
-    }
-    for (version, session_id, session_epoch) in [(7, 123, 1), (12, 123, 2), (17, 123, i32::MAX)] {
-        let request = FetchRequest { session_id, session_epoch, ..fetch_of(&topic, &[(0, 0)]) };
-        let frame = client.call(version, &request);
-        let answer: FetchResponse<'_> = frame.read();
-        assert_eq!(answer.error_code, ErrorCode::FetchSessionIdNotFound, "v{version}");
-        assert!(answer.responses.is_empty());
-    }
-}
-
-#[test]
 fn a_reader_that_leaves_takes_its_wait_along() {
     let (mut client, topic) = topic_and_client();
     for _ in 0..50 {

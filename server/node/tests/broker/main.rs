@@ -13,6 +13,7 @@ mod configs;
 mod connections;
 mod cores;
 mod fetch;
+mod fetch_sessions;
 mod idempotence;
 mod life;
 mod list_offsets;
