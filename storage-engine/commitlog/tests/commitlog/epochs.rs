@@ -1,8 +1,12 @@
 //! The file of leader epochs has no checksum: it is held against the batches and against what the metadata knows.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
 use record::{LeaderEpoch, Offset};
 
-use crate::support::world::{DIRECTORY, Settings, World};
+use crate::support::world::{DIRECTORY, NOW, Settings, World};
 
 const FILE: &str = "leader-epoch-checkpoint";
 
@@ -88,4 +92,33 @@ fn an_epoch_above_the_metadatas_is_not_believed_of_the_file_nor_of_a_batch() {
         assert_eq!(world.log.epochs(), epochs, "clean {clean}");
         assert_eq!(world.log.latest_epoch(), Some(LeaderEpoch(7)));
     }
+}
+
+#[test]
+fn whoever_needs_the_file_of_epochs_waits_until_it_is_written() {
+    let mut world = World::new(Settings::default());
+    world.epoch = LeaderEpoch(3);
+    world.fill(4, 2, 3000);
+    world.settle();
+    let holds = |suffix: &str| world.files(suffix).len() == 1;
+    let mut context = Context::from_waker(Waker::noop());
+    // A checkpoint begins to write it, and its disk is slow.
+    let mut checkpoint = pin!(world.store.checkpoint(NOW));
+    while !holds("leader-epoch-checkpoint.tmp") {
+        assert!(checkpoint.as_mut().poll(&mut context).is_pending());
+    }
+    // A stop writes it before the producers' snapshot, and may not take it for written.
+    let mut stop = pin!(world.store.close(NOW));
+    for _ in 0..10_000 {
+        assert!(stop.as_mut().poll(&mut context).is_pending());
+    }
+    assert!(!holds(FILE));
+    assert!(!holds(".snapshot"), "went on without the file");
+    let mut both = 0;
+    while both < 2 {
+        both += u32::from(both == 0 && checkpoint.as_mut().poll(&mut context).is_ready());
+        both += u32::from(both == 1 && stop.as_mut().poll(&mut context) == Poll::Ready(Ok(())));
+    }
+    assert!(holds(FILE));
+    assert!(holds(".snapshot"));
 }
