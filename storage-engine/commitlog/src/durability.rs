@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::disk::{AlignedBuffer, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::disk::{AlignedBuffer, Disk, DiskError, DiskFile, IO_BYTES_MAX, OpenMode};
 use crate::error::{IoStage, LogFailure};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{OpenFiles, SegmentKey};
@@ -264,10 +264,14 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         run.file.data_sync().await.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
         if run.is_first_of_segment && !self.mutant.lacks(Rule::NoDirectorySync) {
             count(&self.counters.syncs, 1);
-            self.disk
-                .sync_dir(directory)
-                .await
-                .map_err(|error| LogFailure::from_disk(IoStage::SyncDirectory, &error))?;
+            let synced = match self.disk.sync_dir(directory).await {
+                // Not even opened, so nothing of it was tried: this is no second sync after a failed one.
+                Err(DiskError::TooManyFiles { .. }) if self.files.close_half() => {
+                    self.disk.sync_dir(directory).await
+                }
+                synced => synced,
+            };
+            synced.map_err(|error| LogFailure::from_disk(IoStage::SyncDirectory, &error))?;
         }
         Ok(())
     }

@@ -35,9 +35,9 @@ pub enum LogFailure {
         /// The system's number; 0 where there was none.
         errno: i32,
     },
-    /// A file could not be opened, for a reason that lies with the process or its rights and not with the disk.
+    /// A file or directory could not be opened, for a reason that lies with the process or its rights and not with the disk.
     #[error(
-        "a segment file cannot be opened ({reason:?}, errno {errno}): the log is read-only until restart"
+        "the log's files cannot be opened ({reason:?}, errno {errno}): the log is read-only until restart"
     )]
     Refused {
         /// Which.
@@ -61,12 +61,14 @@ pub enum RefusedOpen {
 
 impl LogFailure {
     pub(crate) fn from_disk(stage: IoStage, error: &DiskError) -> Self {
+        // A directory is opened for its sync.
+        let opens = matches!(stage, IoStage::Open | IoStage::SyncDirectory);
         match error {
             DiskError::NoSpace => Self::NoSpace,
-            DiskError::Denied { errno } if stage == IoStage::Open => {
+            DiskError::Denied { errno } if opens => {
                 Self::Refused { reason: RefusedOpen::Denied, errno: *errno }
             }
-            DiskError::TooManyFiles { errno } if stage == IoStage::Open => {
+            DiskError::TooManyFiles { errno } if opens => {
                 Self::Refused { reason: RefusedOpen::TooManyFiles, errno: *errno }
             }
             DiskError::Denied { errno }

@@ -115,7 +115,7 @@ impl<D: Disk> OpenFiles<D> {
 
     /// Closes the older half of the handles, for a process that may open no more: nothing was read or written yet, so trying
     /// again is safe. Says whether there were any.
-    fn close_half(&self) -> bool {
+    pub(crate) fn close_half(&self) -> bool {
         let mut held = self.held.borrow_mut();
         let count = held.len();
         for _ in 0..count.div_ceil(2) {

@@ -322,6 +322,9 @@ impl Disk for MemoryDisk {
     async fn sync_dir(&self, path: &str) -> DiskResult<()> {
         yield_once().await;
         let mut tree = self.0.borrow_mut();
+        if tree.open_files_max.is_some_and(|open_files_max| tree.open_files >= open_files_max) {
+            return Err(DiskError::TooManyFiles { errno: 24 });
+        }
         let here = |name: &String| parent(name) == path && !name.is_empty();
         let old: Vec<String> = tree.durable.keys().filter(|name| here(name)).cloned().collect();
         for name in old {
