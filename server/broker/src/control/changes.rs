@@ -6,10 +6,11 @@
 use std::sync::Arc;
 
 use cluster::{
-    BrokerConfigs, CreateDefaults, CreateOutcome, CreateTopics, DeleteOutcome, Deletion, Intent,
+    BrokerConfigs, CreateDefaults, CreateOutcome, CreateTopics, DeleteOutcome, Deletion, Image, Intent,
     LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
 };
-use record::{NodeId, PartitionIndex, TopicId};
+use commitlog::abort_on_panic;
+use record::{NodeId, Offset, PartitionIndex, TopicId};
 
 use crate::calls::{ImageChange, Request};
 use crate::control::{Control, Readiness};
@@ -95,7 +96,9 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             defaults: self.defaults.create,
             node: self.node_id,
         };
-        let decision = self.image().decide_create_topics(&request, &self.defaults.broker);
+        let image = self.image();
+        let decision =
+            abort_on_panic(|| image.decide_create_topics(&request, &self.defaults.broker));
         let created = decision.reply.iter().filter_map(|outcome| outcome.result.as_ref().ok());
         let changed: Arc<[TopicId]> = created.map(|created| created.id).collect();
         self.carry_out(decision.records, changed).await?;
@@ -110,7 +113,9 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             (None, None) => TopicReference::Neither,
         });
         let references: Vec<_> = references.collect();
-        let decision = self.image().decide_delete_topics(&references, self.defaults.deletion);
+        let image = self.image();
+        let decision =
+            abort_on_panic(|| image.decide_delete_topics(&references, self.defaults.deletion));
         let deleted = decision.reply.iter().filter(|outcome| outcome.result.is_ok());
         let changed: Arc<[TopicId]> = deleted.map(|outcome| outcome.id).collect();
         self.carry_out(decision.records, changed).await?;
@@ -118,7 +123,8 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
     }
 
     pub(super) async fn producer_ids(&self) -> Option<ProducerIdBlock> {
-        let decision = match self.image().decide_producer_ids(self.node_id) {
+        let image = self.image();
+        let decision = match abort_on_panic(|| image.decide_producer_ids(self.node_id)) {
             Ok(decision) => decision,
             Err(error) => {
                 tracing::error!(%error, "no producer ids");
@@ -137,10 +143,9 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         node: &NodeRegistration,
         epochs: LeaderEpochs,
     ) -> Result<(), String> {
-        let decision = self
-            .image()
-            .decide_register(cluster_id, node, epochs)
-            .map_err(|refusal| refusal.to_string())?;
+        let image = self.image();
+        let decision = abort_on_panic(|| image.decide_register(cluster_id, node, epochs));
+        let decision = decision.map_err(|refusal| refusal.to_string())?;
         self.commit(decision.records).await.map_err(|error| error.to_string())?;
         if decision.reply > 0 {
             tracing::info!(partitions = decision.reply, "new leader epochs after an unclean stop");
@@ -177,12 +182,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
                 return Err(error);
             }
         };
-        let mut image = (*self.image()).clone();
-        for (index, record) in (0..).zip(&records) {
-            let offset = first.checked_add(index).expect("offsets do not run out");
-            // What was decided against an image applies to it: anything else is a bug, and the log already has it.
-            image.apply(offset, record).expect("a decided record applies");
-        }
+        let image = applied(&self.image(), first, &records);
         *self.image.borrow_mut() = Arc::new(image);
         Ok(())
     }
@@ -191,5 +191,59 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let mut bytes = [0; 16];
         self.platform.random(&mut bytes);
         bytes
+    }
+}
+
+/// The image with these records, of which the first stands at `first`.
+///
+/// What was decided against an image applies to it. Anything else is a bug that the log already holds: the process ends, since
+/// every later change would be decided against an image that is not the log's.
+fn applied(image: &Image, first: Offset, records: &[MetadataRecord]) -> Image {
+    abort_on_panic(|| {
+        let mut image = image.clone();
+        for (index, record) in (0..).zip(records) {
+            let offset = first.checked_add(index).expect("offsets do not run out");
+            image.apply(offset, record).expect("a decided record applies");
+        }
+        image
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    const CHILD: &str = "CORELOG_CHANGES_CHILD";
+
+    /// What ends the child that does `what`, with all panics caught that can be.
+    fn signal_of_child(what: &str) -> Option<i32> {
+        let test = "control::changes::tests::a_record_that_does_not_apply_ends_the_process";
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env(CHILD, what)
+            .output()
+            .unwrap();
+        child.status.signal()
+    }
+
+    #[test]
+    fn a_record_that_does_not_apply_ends_the_process() {
+        match std::env::var(CHILD).as_deref() {
+            Ok("apply") => {
+                let unknown = [MetadataRecord::TopicRemove { id: TopicId([7; 16]) }];
+                let image = Image::default();
+                let first = image.next_offset();
+                let _ = std::panic::catch_unwind(|| applied(&image, first, &unknown));
+            }
+            Ok(_) => {
+                let _ = std::panic::catch_unwind(|| abort_on_panic(|| panic!("a bug")));
+            }
+            // With the simulator's mutants nothing aborts: there the oracles must see the panic.
+            Err(_) if signal_of_child("panic").is_none() => {}
+            // 6: SIGABRT.
+            Err(_) => assert_eq!(signal_of_child("apply"), Some(6)),
+        }
     }
 }

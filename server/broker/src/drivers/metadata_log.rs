@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use commitlog::{AtLeastOneBatch, Disk, Executor, Log, ReadRequest};
+use commitlog::{AtLeastOneBatch, Disk, Executor, Log, ReadRequest, abort_on_panic};
 use record::{BatchView, LeaderEpoch, Offset, Timestamp};
 
 use crate::drivers::metadata_batch;
@@ -78,10 +78,8 @@ impl<D: Disk, E: Executor> MetadataLog for SoloMetadataLog<D, E> {
         let write = |detail: String| MetadataLogError::Write { detail };
         let batch = metadata_batch::build(now, TERM, values);
         let view = BatchView::parse(&batch).map_err(|error| write(error.to_string()))?;
-        let appended = self
-            .0
-            .append(now, TERM, view.header(), view.bytes())
-            .map_err(|error| write(error.to_string()))?;
+        let appended = abort_on_panic(|| self.0.append(now, TERM, view.header(), view.bytes()));
+        let appended = appended.map_err(|error| write(error.to_string()))?;
         let durable = self.0.durable_through(appended.last_offset).await;
         durable.map_err(|failure| write(failure.to_string()))?;
         Ok(appended.base_offset)
