@@ -290,7 +290,7 @@ fn unusable(path: &Path, error: &commitlog::DiskError) -> StartError {
 /// How one core ended.
 type CoreEnd = (String, Result<ExitReason, StartError>);
 
-/// Tells the waiting thread that a core has ended, even if it ended in a panic.
+/// Tells the waiting thread that a core has ended, even if it ended in a panic; says nothing of one that never began.
 struct EndNotice {
     end: Option<CoreEnd>,
     ends: Sender<CoreEnd>,
@@ -298,6 +298,15 @@ struct EndNotice {
 }
 
 impl EndNotice {
+    fn new(ends: Sender<CoreEnd>, wake: Arc<EventFd>) -> Self {
+        Self { end: None, ends, wake }
+    }
+
+    /// The core's thread runs: from here on its end is told.
+    fn begin(&mut self, core: &str) {
+        self.note((core.to_owned(), Ok(ExitReason::Bug)));
+    }
+
     fn note(&mut self, end: CoreEnd) {
         self.end = Some(end);
     }
@@ -347,13 +356,10 @@ impl Cores {
     {
         let name = plan.name.clone();
         let stop = self.stop.clone();
-        let mut notice = EndNotice {
-            end: Some((name.clone(), Ok(ExitReason::Bug))),
-            ends: self.ends_in.clone(),
-            wake: self.wake.clone(),
-        };
+        let mut notice = EndNotice::new(self.ends_in.clone(), self.wake.clone());
         let life = move || {
             let name = plan.name.clone();
+            notice.begin(&name);
             let end = plan.run(seat, stop, main);
             notice.note((name, end));
         };
@@ -416,5 +422,27 @@ impl Cores {
             }
             self.stop.request();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_core_that_began_is_told_to_have_ended() {
+        let wake = Arc::new(EventFd::from_flags(EfdFlags::EFD_NONBLOCK).unwrap());
+        let (ends_in, ends) = channel();
+        // The system refused the thread: its closure is dropped, and nobody waits for that core.
+        drop(EndNotice::new(ends_in.clone(), wake.clone()));
+        assert!(ends.try_recv().is_err());
+        assert!(wake.read().is_err());
+        let panicked = std::thread::spawn(move || {
+            let mut notice = EndNotice::new(ends_in, wake);
+            notice.begin("data-0");
+            panic!("before the core says how it ended");
+        });
+        assert!(panicked.join().is_err());
+        assert!(matches!(ends.try_recv(), Ok((core, Ok(ExitReason::Bug))) if core == "data-0"));
     }
 }
