@@ -5,18 +5,22 @@
 //! call whose service panics with [`Reply::Failed`]: none is left without an answer.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::time::Duration;
 
 use commitlog::TaskClass;
 
-use crate::calls::{Reply, Request};
+use crate::calls::{Reply, Request, WaitCall};
+use crate::memory::HeldMemory;
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::sync::{Event, OnceSender, once};
 
-/// Calls that one core may have under way to all others together: the bound on what their queues hold for it.
-const CALLS_MAX: usize = 4096;
+/// Calls that one core may have under way to one other: the bound on what that one's queues hold for it.
+const CALLS_MAX: usize = 2048;
+/// Fetches that wait for one other core. They are idle and cost next to nothing there, so they have a bound of their own: what
+/// is to be done must not wait behind them.
+const WAITS_MAX: usize = 16_384;
 /// How long to leave a full queue alone before trying again.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(50);
 /// How often it is looked whether a core that owes replies has left.
@@ -55,17 +59,64 @@ pub struct Caller<P, M> {
 struct Calls {
     next: Cell<u64>,
     pending: RefCell<HashMap<u64, Pending>>,
+    /// How many of them there are of a kind to one core.
+    under_way: RefCell<BTreeMap<(MeshIndex, CallKind), usize>>,
     room: Rc<Event>,
     is_closed: Cell<bool>,
     /// Messages that found their queue full.
     full_count: Cell<u64>,
 }
 
-/// Who owes a reply, and where it goes.
+/// What a call is counted as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum CallKind {
+    /// Something is to be done. It stays in the other core's queue until it is, whether or not anyone waits for the reply.
+    Work,
+    /// Something is waited for. It holds nothing there, and ends soon by itself where nobody waits for it any more.
+    Wait,
+}
+
+impl CallKind {
+    fn bound(self) -> usize {
+        match self {
+            Self::Work => CALLS_MAX,
+            Self::Wait => WAITS_MAX,
+        }
+    }
+}
+
+/// Who owes a reply, where it goes, and what the request takes in memory until then.
 #[derive(Debug)]
 struct Pending {
     to: MeshIndex,
+    kind: CallKind,
     sender: OnceSender<Reply>,
+    _memory: Option<Rc<HeldMemory>>,
+}
+
+impl Calls {
+    fn has_room(&self, to: MeshIndex, kind: CallKind) -> bool {
+        let under_way = self.under_way.borrow();
+        under_way.get(&(to, kind)).is_none_or(|count| *count < kind.bound())
+    }
+
+    /// Notes a call. Once this core receives nothing any more there is nothing to note: its reply cannot come.
+    fn begin(&self, id: u64, pending: Pending) {
+        if !self.is_closed.get() {
+            *self.under_way.borrow_mut().entry((pending.to, pending.kind)).or_default() += 1;
+            self.pending.borrow_mut().insert(id, pending);
+        }
+    }
+
+    /// The call is over.
+    fn end(&self, id: u64) -> Option<Pending> {
+        let ended = self.pending.borrow_mut().remove(&id)?;
+        if let Some(count) = self.under_way.borrow_mut().get_mut(&(ended.to, ended.kind)) {
+            *count -= 1;
+        }
+        self.room.notify();
+        Some(ended)
+    }
 }
 
 impl<P: Clone, M: Clone> Clone for Caller<P, M> {
@@ -78,11 +129,13 @@ impl<P: Clone, M: Clone> Clone for Caller<P, M> {
     }
 }
 
-/// A call that has been queued; awaiting it gives the reply.
+/// A call that has been queued; awaiting it gives the reply. Where it is dropped the reply goes nowhere, and what the request
+/// takes stays counted until the other core has answered or left.
 #[derive(Debug)]
 pub struct PendingCall {
     to: MeshIndex,
     id: u64,
+    kind: CallKind,
     receiver: crate::sync::OnceReceiver<Reply>,
     calls: Rc<Calls>,
 }
@@ -98,8 +151,29 @@ impl PendingCall {
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
-        self.calls.pending.borrow_mut().remove(&self.id);
-        self.calls.room.notify();
+        if self.kind == CallKind::Wait {
+            drop(self.calls.end(self.id));
+        }
+    }
+}
+
+/// A call that is not in the other core's queue yet: dropped before it is, it is over, for nobody will answer it.
+struct Unsent<'a> {
+    calls: &'a Calls,
+    id: Option<u64>,
+}
+
+impl Unsent<'_> {
+    fn note_sent(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id {
+            drop(self.calls.end(id));
+        }
     }
 }
 
@@ -148,23 +222,61 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
 
     /// Queues a request. Order: requests of one task to one core arrive in the order of these calls.
     pub async fn call(&self, to: MeshIndex, request: Request) -> PendingCall {
-        while self.calls.pending.borrow().len() >= CALLS_MAX {
+        self.call_with(to, request, None).await
+    }
+
+    /// [`Caller::call`] of a request that takes `memory` until it is answered.
+    pub(crate) async fn call_with(
+        &self,
+        to: MeshIndex,
+        request: Request,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> PendingCall {
+        while !self.calls.has_room(to, CallKind::Work) {
             self.calls.room.listen().await;
         }
+        self.queue(to, request, CallKind::Work, memory).await
+    }
+
+    /// Queues a wait; `None` where there are as many as there may be.
+    pub async fn try_wait(&self, to: MeshIndex, call: WaitCall) -> Option<PendingCall> {
+        if !self.calls.has_room(to, CallKind::Wait) {
+            return None;
+        }
+        Some(self.queue(to, Request::Wait(call), CallKind::Wait, None).await)
+    }
+
+    async fn queue(
+        &self,
+        to: MeshIndex,
+        request: Request,
+        kind: CallKind,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> PendingCall {
         let id = self.calls.next.get();
         self.calls.next.set(id + 1);
         let (sender, receiver) = once();
-        if !self.calls.is_closed.get() {
-            self.calls.pending.borrow_mut().insert(id, Pending { to, sender });
-        }
-        let pending = PendingCall { to, id, receiver, calls: Rc::clone(&self.calls) };
+        self.calls.begin(id, Pending { to, kind, sender, _memory: memory });
+        let pending = PendingCall { to, id, kind, receiver, calls: Rc::clone(&self.calls) };
+        let unsent = Unsent { calls: &self.calls, id: Some(id) };
         self.post(to, Message::Call(CallId(id), request)).await;
+        unsent.note_sent();
         pending
     }
 
     /// Queues a request and awaits its reply.
     pub async fn ask(&self, to: MeshIndex, request: Request) -> Result<Reply, CallError> {
         self.call(to, request).await.reply().await
+    }
+
+    /// [`Caller::ask`] of a request that takes `memory` until it is answered.
+    pub(crate) async fn ask_with(
+        &self,
+        to: MeshIndex,
+        request: Request,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> Result<Reply, CallError> {
+        self.call_with(to, request, memory).await.reply().await
     }
 
     /// What a call is owed; for whoever does something that may fail in an unforeseen way.
@@ -179,8 +291,7 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
 
     /// Hands a reply to whoever waits for it; one that nobody waits for any more is dropped.
     pub fn answered(&self, id: CallId, reply: Reply) {
-        let pending = self.calls.pending.borrow_mut().remove(&id.0);
-        if let Some(pending) = pending {
+        if let Some(pending) = self.calls.end(id.0) {
             pending.sender.send(reply);
         }
     }
@@ -189,6 +300,8 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
     pub fn close(&self) {
         self.calls.is_closed.set(true);
         drop(self.calls.pending.take());
+        self.calls.under_way.take();
+        self.calls.room.notify();
     }
 
     /// Ends the calls to cores that leave without an answer, until this core itself stops receiving.
@@ -201,7 +314,7 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
                 pending.iter().filter(|(_, call)| has_left(call)).map(|(id, _)| *id).collect()
             };
             for id in lost {
-                drop(self.calls.pending.borrow_mut().remove(&id));
+                drop(self.calls.end(id));
             }
         }
     }

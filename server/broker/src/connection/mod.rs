@@ -206,7 +206,7 @@ impl<P: Platform> Incoming<P> {
             let now = shard.platform().monotonic();
             self.context.stages.received = now;
             self.activity.moved(now);
-            let memory = self.memory_of(shard, &frame);
+            let memory = self.memory_of(shard, &frame).map(Rc::new);
             let is_counted = memory.is_some();
             let earlier = async {
                 let abandoned = async {
@@ -214,11 +214,8 @@ impl<P: Platform> Incoming<P> {
                 };
                 or(self.queue.all_served(), abandoned).await;
             };
-            match handlers::begin(shard, &mut self.context, frame, earlier).await {
-                Ok(mut begun) => {
-                    begun.memory = memory.filter(|_| begun.held_bytes > 0);
-                    self.queue.push(begun);
-                }
+            match handlers::begin(shard, &mut self.context, (frame, memory), earlier).await {
+                Ok(begun) => self.queue.push(begun),
                 Err(bad) => return EndReason::Request(bad),
             }
             let room = async {

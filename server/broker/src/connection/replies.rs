@@ -47,8 +47,8 @@ pub(crate) struct Begun<D: Disk> {
     pub reply: PendingReply<D>,
     /// Bytes of the frame that are held until it leaves.
     pub held_bytes: usize,
-    /// The core's memory that they are counted in.
-    pub memory: Option<HeldMemory>,
+    /// The core's memory that they are counted in; other cores that have a part of the request may hold it for longer.
+    memory: Option<Rc<HeldMemory>>,
     /// Whether it has taken effect already; if not it does when its turn comes.
     is_under_way: bool,
 }
@@ -62,6 +62,12 @@ impl<D: Disk> Begun<D> {
     /// A request that is served when its turn comes.
     pub(crate) fn later(reply: PendingReply<D>, held_bytes: usize) -> Self {
         Self { reply, held_bytes, memory: None, is_under_way: false }
+    }
+
+    /// The same, with what its request takes in memory.
+    #[must_use]
+    pub(crate) fn holding(self, memory: Option<Rc<HeldMemory>>) -> Self {
+        Self { memory, ..self }
     }
 }
 
@@ -218,7 +224,7 @@ struct Gathered<D: Disk> {
     replies: usize,
     held_bytes: usize,
     /// Given back when they have left.
-    memory: Vec<HeldMemory>,
+    memory: Vec<Rc<HeldMemory>>,
 }
 
 impl<D: Disk> Default for Gathered<D> {
@@ -233,7 +239,7 @@ impl<D: Disk> Gathered<D> {
         self.replies += 1;
         match served {
             Served::Reply(parts, memory) => {
-                self.memory.extend(memory);
+                self.memory.extend(memory.map(Rc::new));
                 self.bytes += parts.iter().map(|part| part.as_bytes().len()).sum::<usize>();
                 self.parts.extend(parts);
                 true

@@ -6,8 +6,9 @@
 use std::sync::Arc;
 
 use cluster::{
-    BrokerConfigs, CreateDefaults, CreateOutcome, CreateTopics, DeleteOutcome, Deletion, Image, Intent,
-    LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
+    BrokerConfigs, CreateDefaults, CreateOutcome, CreateTopics, DeleteOutcome, Deletion, Image,
+    Intent, LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock,
+    TopicReference,
 };
 use commitlog::abort_on_panic;
 use record::{NodeId, Offset, PartitionIndex, TopicId};

@@ -29,7 +29,8 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     let names: Vec<String> = allowed.iter().map(|topic| topic.name.to_string()).collect();
     let intent = if request.validate_only { Intent::ValidateOnly } else { Intent::Create };
     let topics = allowed.into_iter().map(to_create).collect();
-    let created = call.shard.create_topics(TopicCreation { topics, intent }).await;
+    let creation = TopicCreation { topics, intent };
+    let created = call.shard.create_topics(creation, call.memory.clone()).await;
     let mut topics: Vec<CreatableTopicResult<'static>> = match created {
         Ok(outcomes) => {
             outcomes.into_iter().map(|outcome| result(outcome.name, outcome.result)).collect()

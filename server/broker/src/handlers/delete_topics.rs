@@ -33,7 +33,8 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     };
     let (allowed, denied): (Vec<_>, Vec<_>) =
         named.into_iter().partition(|topic| may_delete(call, topic));
-    let deleted = call.shard.delete_topics(TopicDeletion { topics: allowed.clone() }).await;
+    let deletion = TopicDeletion { topics: allowed.clone() };
+    let deleted = call.shard.delete_topics(deletion, call.memory.clone()).await;
     let mut responses: Vec<DeletableTopicResult<'static>> = match deleted {
         Ok(outcomes) => outcomes.into_iter().map(result).collect(),
         Err(error) => {

@@ -115,7 +115,7 @@ async fn create_missing<P: Platform, M: Mesh<Message>>(
     let names = topics.iter().filter_map(|topic| topic.name.as_deref());
     let missing: Vec<String> = names.filter(|name| is_missing(name)).map(str::to_owned).collect();
     if !missing.is_empty() {
-        call.shard.auto_create(missing).await;
+        call.shard.auto_create(missing, call.memory.clone()).await;
     }
 }
 

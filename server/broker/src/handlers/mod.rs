@@ -100,6 +100,8 @@ pub(crate) struct Call<P: Platform, M: Mesh<Message>> {
     pub version: i16,
     /// The client's number for the request.
     pub correlation_id: i32,
+    /// What the request takes in memory, where that is counted. Whoever keeps a part of it keeps this.
+    pub memory: Option<Rc<HeldMemory>>,
 }
 
 impl<P: Platform, M: Mesh<Message>> Call<P, M> {
@@ -172,7 +174,7 @@ fn interleave<D: Disk>(encoded: &Encoded, records: Vec<Vec<Part<D>>>) -> Vec<Par
 pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     shard: &Rc<Shard<P, M>>,
     context: &mut RequestContext,
-    frame: Bytes,
+    (frame, memory): (Bytes, Option<Rc<HeldMemory>>),
     earlier: impl Future<Output = ()>,
 ) -> Result<Begun<P::Disk>, BadRequest> {
     let (header, body) = match RequestHeader::decode(&frame) {
@@ -192,6 +194,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
         api: header.api,
         version: header.version,
         correlation_id: header.correlation_id,
+        memory: memory.clone(),
     };
     let body = frame.slice_ref(body);
     if call.api == ApiKey::Produce {
@@ -213,7 +216,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
             }
         }
     });
-    Ok(Begun::later(reply, held_bytes))
+    Ok(Begun::later(reply, held_bytes).holding(memory))
 }
 
 /// The one answer to a version of ApiVersions that is not known here.
@@ -228,6 +231,7 @@ fn unsupported_api_versions<P: Platform, M: Mesh<Message>>(
         api: ApiKey::ApiVersions,
         version: 0,
         correlation_id,
+        memory: None,
     };
     Box::pin(async move {
         let body = wire::api_versions::ApiVersionsResponse::unsupported();

@@ -48,7 +48,7 @@ struct Plan {
 
 /// Appends what the request carries and returns the reply that waits for its acks.
 pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
-    call: Call<P, M>,
+    mut call: Call<P, M>,
     body: Bytes,
 ) -> Result<Begun<P::Disk>, BadRequest> {
     let (api, version) = (call.api, call.version);
@@ -70,7 +70,8 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     let is_held = plan.entries.iter().any(|(owner, _)| *owner != here);
     let held_bytes = if is_held { body.len() } else { 0 };
     drop(body);
-    let under_way = call.shard.begin_produce(&terms, plan.entries).await;
+    let under_way = call.shard.begin_produce(&terms, plan.entries, call.memory.as_ref()).await;
+    let memory = call.memory.take().filter(|_| is_held);
     let (topics, refused) = (plan.topics, plan.refused);
     let reply: PendingReply<P::Disk> = Box::pin(async move {
         let mut answers = under_way.answers().await;
@@ -78,7 +79,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
         answers.sort_by_key(|answer| answer.slot);
         answer(&call, &terms, topics, answers)
     });
-    Ok(Begun::now(reply, held_bytes))
+    Ok(Begun::now(reply, held_bytes).holding(memory))
 }
 
 /// PR-1: acks is 0, 1 or -1.

@@ -206,7 +206,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         for (owner, positions) in group_by_owner(others) {
             let duration = left.min(REMOTE_WAIT_MAX);
             let call = WaitCall { isolation: plan.isolation, positions, duration };
-            let pending = self.caller().call(owner.into(), Request::Wait(call)).await;
+            let waiting = self.caller().try_wait(owner.into(), call).await;
+            let Some(pending) = waiting else { return Waited::NoRoom };
             waits.push(Box::pin(async move {
                 match pending.reply().await {
                     Ok(Reply::Woken(waited)) => waited,

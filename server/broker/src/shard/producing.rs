@@ -3,11 +3,14 @@
 //! Owns the split of a Produce between this core and the others. The append half runs in the connection's order and never waits
 //! for safety; the answer half waits and never appends. A forwarded call runs through the same two halves on the owner.
 
+use std::rc::Rc;
+
 use record::ShardIndex;
 
 use crate::calls::{EntrySlot, ProduceAnswer, ProduceCall, ProduceEntry, Reply, Request};
 use crate::drivers::admission::Terms;
 use crate::drivers::partition::{Landed, PendingAck};
+use crate::memory::HeldMemory;
 use crate::mesh_call::{Message, PendingCall};
 use crate::platform::{Mesh, Platform};
 use crate::refusal::ProduceRefusal;
@@ -26,11 +29,12 @@ struct RemoteProduce {
 }
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
-    /// Appends what this core owns and sends the rest to its owners.
-    pub async fn begin_produce(
+    /// Appends what this core owns and sends the rest to its owners, who keep `memory` until they have answered.
+    pub(crate) async fn begin_produce(
         &self,
         terms: &Terms,
         entries: Vec<(ShardIndex, ProduceEntry)>,
+        memory: Option<&Rc<HeldMemory>>,
     ) -> ProduceUnderWay {
         let (mine, others): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|(owner, _)| *owner == self.index());
@@ -40,7 +44,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             let call =
                 ProduceCall { acks: terms.acks, timeout: terms.timeout, zstd: terms.zstd, entries };
             self.metrics().forwarded_requests.increment();
-            let call = self.caller().call(owner.into(), Request::Produce(call)).await;
+            let request = Request::Produce(call);
+            let call = self.caller().call_with(owner.into(), request, memory.cloned()).await;
             remote.push(RemoteProduce { slots, call });
         }
         let local = self.append_all(terms, mine.into_iter().map(|(_, entry)| entry)).await;

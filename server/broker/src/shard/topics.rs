@@ -2,30 +2,43 @@
 //!
 //! Owns the calls to the control executor. Nothing here decides; a coordinator that does not answer is an error like any other.
 
+use std::rc::Rc;
+
 use cluster::{CreateOutcome, DeleteOutcome, Intent};
 
 use crate::calls::{Reply, Request};
 use crate::control::{Changed, TopicCreation, TopicDeletion, TopicToCreate};
 use crate::drivers::metadata_log::MetadataLogError;
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
-    /// Creates topics; on return every core of this node knows them.
-    pub async fn create_topics(&self, creation: TopicCreation) -> Changed<CreateOutcome> {
+    /// Creates topics; on return every core of this node knows them. The request takes `memory` until then.
+    pub(crate) async fn create_topics(
+        &self,
+        creation: TopicCreation,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> Changed<CreateOutcome> {
         let control = self.caller.control();
-        match self.caller.ask(control, Request::CreateTopics(creation)).await {
+        let request = Request::CreateTopics(creation);
+        match self.caller.ask_with(control, request, memory).await {
             Ok(Reply::CreateTopics(changed)) => changed,
             Ok(Reply::Failed) => Err(MetadataLogError::Failed),
             Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
         }
     }
 
-    /// Deletes topics; on return no core of this node knows them.
-    pub async fn delete_topics(&self, deletion: TopicDeletion) -> Changed<DeleteOutcome> {
+    /// Deletes topics; on return no core of this node knows them. The request takes `memory` until then.
+    pub(crate) async fn delete_topics(
+        &self,
+        deletion: TopicDeletion,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> Changed<DeleteOutcome> {
         let control = self.caller.control();
-        match self.caller.ask(control, Request::DeleteTopics(deletion)).await {
+        let request = Request::DeleteTopics(deletion);
+        match self.caller.ask_with(control, request, memory).await {
             Ok(Reply::DeleteTopics(changed)) => changed,
             Ok(Reply::Failed) => Err(MetadataLogError::Failed),
             Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
@@ -33,9 +46,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 
     /// Creates topics with the default of everything; one that somebody else creates meanwhile is as good.
-    pub async fn auto_create(&self, names: Vec<String>) {
+    pub(crate) async fn auto_create(&self, names: Vec<String>, memory: Option<Rc<HeldMemory>>) {
         let topics = names.into_iter().map(TopicToCreate::with_defaults).collect();
-        match self.create_topics(TopicCreation { topics, intent: Intent::Create }).await {
+        let creation = TopicCreation { topics, intent: Intent::Create };
+        match self.create_topics(creation, memory).await {
             Ok(outcomes) => {
                 for outcome in outcomes {
                     match outcome.result {

@@ -77,20 +77,25 @@ impl Client {
         name: &'static str,
         partitions: i32,
     ) -> Result<Topic, ErrorCode> {
+        self.send_creation(name, partitions);
+        let Heard::Frame(bytes) = self.hear().await else { panic!("{name} is not created") };
+        let answer: CreateTopicsResponse<'_> = read(7, &bytes);
+        match answer.topics[0].error_code {
+            ErrorCode::None => Ok(Topic { name, id: answer.topics[0].topic_id }),
+            refused => Err(refused),
+        }
+    }
+
+    /// Asks for a new topic.
+    pub(crate) fn send_creation(&mut self, name: &'static str, partitions: i32) {
         let topic = CreatableTopic {
             name: name.into(),
             num_partitions: partitions,
             replication_factor: 1,
             ..Default::default()
         };
-        let request =
-            CreateTopicsRequest { topics: vec![topic], timeout_ms: 10_000, ..Default::default() };
-        let bytes = self.call(7, &request).await;
-        let answer: CreateTopicsResponse<'_> = read(7, &bytes);
-        match answer.topics[0].error_code {
-            ErrorCode::None => Ok(Topic { name, id: answer.topics[0].topic_id }),
-            refused => Err(refused),
-        }
+        let topics = vec![topic];
+        self.send(7, &CreateTopicsRequest { topics, timeout_ms: 10_000, ..Default::default() });
     }
 
     /// Sends a Produce of one batch to one partition, acks=-1.

@@ -82,6 +82,15 @@ impl MemoryDisk {
         !self.0.waiting.borrow().is_empty()
     }
 
+    /// The directories whose names begin so.
+    pub(crate) fn directories(&self, prefix: &str) -> Vec<String> {
+        let nodes = self.0.nodes.borrow();
+        let found = nodes
+            .iter()
+            .filter(|(name, node)| name.starts_with(prefix) && matches!(node, Node::Directory));
+        found.map(|(name, _)| name.clone()).collect()
+    }
+
     async fn wait_while(&self, is_held: impl Fn() -> bool) {
         futures_lite::future::yield_now().await;
         poll_fn(|context| {

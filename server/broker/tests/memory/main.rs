@@ -12,10 +12,12 @@
     reason = "the faults of disks and cores are part of the harness before every test of them is here"
 )]
 
+mod calls;
 mod client;
 mod disk;
 mod mesh;
 mod net;
 mod node;
 mod panics;
+mod stalls;
 mod world;

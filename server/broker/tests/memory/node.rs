@@ -12,11 +12,12 @@ use broker::platform::Mesh;
 use broker::sync::{Flag, once};
 use broker::{ControlOptions, Ready, StartRefusal};
 use commitlog::{Executor, TaskClass};
-use record::{BatchBuilder, Codec, NewRecord, NodeId, Timestamp};
+use record::{BatchBuilder, Codec, NewRecord, Timestamp};
 use wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 
 use crate::client::{Client, Topic, read};
 use crate::mesh::{TestMesh, mesh};
+use crate::net::TestSocket;
 use crate::world::World;
 
 /// Where core 0 listens.
@@ -27,6 +28,7 @@ const ADMIN_PORT: u16 = 9901;
 /// A running node.
 pub(crate) struct Node {
     world: World,
+    cores: u16,
     stop: Flag,
     ended: Flag,
     outcome: Rc<RefCell<Option<Result<(), StartRefusal>>>>,
@@ -48,6 +50,7 @@ impl Node {
         }
         let node = Self {
             world: world.clone(),
+            cores,
             stop: Flag::default(),
             ended: Flag::default(),
             outcome: Rc::default(),
@@ -88,9 +91,19 @@ impl Node {
         platform.spawn(TaskClass::Foreground, Box::pin(main));
     }
 
+    /// Asks the node to stop.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.raise();
+    }
+
+    /// Whether it has.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.is_raised()
+    }
+
     /// Stops the node, which must end well, and in time.
     pub(crate) async fn stop(&self) {
-        self.stop.raise();
+        self.ask_to_stop();
         let ended = self.world.within(Duration::from_secs(120), self.ended.raised()).await;
         assert_eq!(ended, Some(()), "the node does not stop");
         assert_eq!(*self.outcome.borrow(), Some(Ok(())));
@@ -102,27 +115,48 @@ impl Node {
         Client::new(&self.world, self.world.network().connect(address))
     }
 
-    /// A topic with one partition on each of so many cores, and the partition of each.
-    pub(crate) async fn topic(&self, name: &'static str, cores: u16) -> (Topic, Vec<i32>) {
-        let mut client = self.connect(0);
-        let topic = client.create(name, i32::from(cores)).await;
+    /// A new topic with one partition on each of so many cores, and the partition of each.
+    pub(crate) async fn topic(&self, name: &'static str, cores: i32) -> (Topic, Vec<i32>) {
+        let (topic, on) = self.topic_of(name, cores).await;
+        (topic, on.iter().map(|partitions| partitions[0]).collect())
+    }
+
+    /// A new topic of so many partitions, and those of each core.
+    pub(crate) async fn topic_of(
+        &self,
+        name: &'static str,
+        partitions: i32,
+    ) -> (Topic, Vec<Vec<i32>>) {
+        self.connect(0).create(name, partitions).await;
+        self.known_topic(name).await
+    }
+
+    /// A topic that is there, and the partitions of each core.
+    pub(crate) async fn known_topic(&self, name: &'static str) -> (Topic, Vec<Vec<i32>>) {
         let asked = MetadataRequestTopic { name: Some(name.into()), ..Default::default() };
         let request = MetadataRequest { topics: Some(vec![asked]), ..Default::default() };
-        let bytes = client.call(9, &request).await;
-        let answer: MetadataResponse<'_> = read(9, &bytes);
-        let partition_of = |core: u16| {
-            let leader = NodeId(i32::from(core) * 10_000 + 1);
-            let mut partitions = answer.topics[0].partitions.iter();
-            partitions.find(|found| found.leader_id == leader).unwrap().partition_index.0
-        };
-        (topic, (0..cores).map(partition_of).collect())
+        let bytes = self.connect(0).call(10, &request).await;
+        let answer: MetadataResponse<'_> = read(10, &bytes);
+        let found = &answer.topics[0];
+        let mut on = vec![Vec::new(); usize::from(self.cores)];
+        for partition in &found.partitions {
+            let core = usize::try_from(partition.leader_id.0 / 10_000).unwrap();
+            on[core].push(partition.partition_index.0);
+        }
+        (Topic { name, id: found.topic_id }, on)
+    }
+
+    /// Asks for a page of the admin server, and does not wait for it.
+    pub(crate) fn ask_for_page(&self, path: &str) -> TestSocket {
+        let address = SocketAddr::from(([127, 0, 0, 1], ADMIN_PORT));
+        let socket = self.world.network().connect(address);
+        socket.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
+        socket
     }
 
     /// A page of the admin server, head and body; `None` where it does not come.
     pub(crate) async fn page(&self, path: &str) -> Option<String> {
-        let address = SocketAddr::from(([127, 0, 0, 1], ADMIN_PORT));
-        let socket = self.world.network().connect(address);
-        socket.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
+        let socket = self.ask_for_page(path);
         let page = async {
             let mut bytes = Vec::new();
             let mut byte = [0];
