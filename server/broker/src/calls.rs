@@ -40,6 +40,8 @@ pub struct ProduceCall {
     pub acks: Option<Acks>,
     /// How long the answer may wait for safety.
     pub timeout: Duration,
+    /// Monotonic time when that is over.
+    pub deadline: Duration,
     /// Whether the client speaks a version that knows zstd (Produce 7 and up, RB-2).
     pub zstd: ZstdAllowed,
     /// The partitions, in the order of the request.

@@ -66,7 +66,7 @@ impl ToErrorCode for ProduceRefusal {
             Self::UnsupportedCompression => ErrorCode::UnsupportedCompressionType,
             Self::Sequence(refusal) => refusal.error_code(),
             Self::Storage { .. } => ErrorCode::KafkaStorageError,
-            Self::TimedOut { .. } => ErrorCode::RequestTimedOut,
+            Self::TimedOut { .. } | Self::Overdue { .. } => ErrorCode::RequestTimedOut,
             Self::Failed => ErrorCode::UnknownServerError,
             Self::Ended(reason) => reason.error_code(),
         }

@@ -108,6 +108,12 @@ pub enum ProduceRefusal {
         /// Which fact, with the word "disk" where it is the disk.
         detail: String,
     },
+    /// Its partition could take nothing more until the request's deadline. Nothing was appended.
+    #[error("not appended within {} ms: those before it wait for the disk", timeout.as_millis())]
+    Overdue {
+        /// The request's timeout.
+        timeout: Duration,
+    },
     /// Appended, but not known to be safe within the request's timeout.
     #[error("not replicated within {} ms; the records stay in the log", timeout.as_millis())]
     TimedOut {

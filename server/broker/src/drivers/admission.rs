@@ -18,6 +18,7 @@ use record::{
 };
 
 use crate::calls::ZstdAllowed;
+use crate::platform::Platform;
 use crate::refusal::{ProduceRefusal, RefusedRecord};
 
 /// Work between two polite pauses.
@@ -32,8 +33,18 @@ pub struct Terms {
     pub acks: Option<Acks>,
     /// How long the answer may wait for safety.
     pub timeout: Duration,
+    /// Monotonic time when that is over, counted from the request's arrival. The cores of a node share the clock.
+    pub deadline: Duration,
     /// Whether the request's version can carry zstd.
     pub zstd: ZstdAllowed,
+}
+
+impl Terms {
+    /// Ends with a refusal once the deadline has passed.
+    pub async fn overdue<T>(&self, platform: &impl Platform) -> Result<T, ProduceRefusal> {
+        platform.sleep(self.deadline.saturating_sub(platform.monotonic())).await;
+        Err(ProduceRefusal::Overdue { timeout: self.timeout })
+    }
 }
 
 /// What a topic asks of its batches.
@@ -273,7 +284,8 @@ mod tests {
     }
 
     fn admitted(bytes: Vec<u8>, zstd: ZstdAllowed) -> Result<Admitted, ProduceRefusal> {
-        let terms = Terms { acks: None, timeout: Duration::ZERO, zstd };
+        let (timeout, deadline) = (Duration::ZERO, Duration::ZERO);
+        let terms = Terms { acks: None, timeout, deadline, zstd };
         let workspaces = Workspaces::default();
         block_on(admit(&NoTasks, &workspaces, &bytes.into(), &terms, &rules(), NOW))
     }

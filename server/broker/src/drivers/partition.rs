@@ -14,6 +14,7 @@ use commitlog::{
     AppendError, Appended, AtLeastOneBatch, Ends, Log, LogFailure, LogListener, ReadRequest,
     RecordSlice, abort_on_panic,
 };
+use futures_lite::future::or;
 use partition::{
     AppendDecision, Effect, EndReason, FetchWaiter, InSync, Input, Isolation, Leader, LeaderStart,
     LogProgress, Mutant, ProduceOutcome, ProduceWaiter, Producers, ReadView, WaiterToken, Written,
@@ -227,18 +228,26 @@ impl<P: Platform> PartitionDriver<P> {
         Ok(self.leader.borrow().check_epoch(asked)?)
     }
 
-    /// Validates and appends one batch; on return it has its place in the log.
-    ///
-    /// Order   calls of one task append in the order they are made; a reply may wait, an append never does.
-    pub async fn produce(
+    /// Validates one batch: what [`PartitionDriver::append`] takes. It looks at the rules of the topic and not at the log.
+    pub async fn admit(
         &self,
         records: &Bytes,
         terms: &admission::Terms,
-    ) -> Result<PendingAck, ProduceRefusal> {
+    ) -> Result<Admitted, ProduceRefusal> {
         self.leader.borrow().admit(terms.acks)?;
         let (rules, now) = (self.rules.get(), self.platform.now());
-        let admitted =
-            admission::admit(&self.platform, &self.workspaces, records, terms, &rules, now).await?;
+        admission::admit(&self.platform, &self.workspaces, records, terms, &rules, now).await
+    }
+
+    /// Appends one batch; on return it has its place in the log.
+    ///
+    /// Order   calls of one task append in the order they are made; the log may be full until the disk has caught up.
+    /// Errors  `Overdue`: it was full until the request's deadline, and nothing was appended.
+    pub async fn append(
+        &self,
+        admitted: &Admitted,
+        terms: &admission::Terms,
+    ) -> Result<PendingAck, ProduceRefusal> {
         loop {
             let decision = abort_on_panic(|| {
                 let producers = self.producers.borrow();
@@ -252,7 +261,7 @@ impl<P: Platform> PartitionDriver<P> {
                 }
                 AppendDecision::Append => {}
             }
-            match self.append(&admitted) {
+            match self.append_now(admitted) {
                 Ok(appended) => {
                     let produced = self.produced(appended.base_offset);
                     let delta = admitted.header.last_offset_delta;
@@ -260,14 +269,23 @@ impl<P: Platform> PartitionDriver<P> {
                     let landed = Landed::Appended { record_count };
                     return Ok(self.pend(produced, appended.last_offset, landed, terms));
                 }
-                // The log bounds what waits for the disk: a client that sends faster is simply not read any further.
-                Err(AppendError::Full { .. }) => self.log.room().await,
+                Err(AppendError::Full { .. }) => self.room(terms).await?,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    fn append(&self, admitted: &Admitted) -> Result<Appended, AppendError> {
+    /// The log bounds what waits for the disk: a client that sends faster is simply not read any further. Errors: there is no
+    /// room until the deadline.
+    async fn room(&self, terms: &admission::Terms) -> Result<(), ProduceRefusal> {
+        let room = async {
+            self.log.room().await;
+            Ok(())
+        };
+        or(room, terms.overdue(&self.platform)).await
+    }
+
+    fn append_now(&self, admitted: &Admitted) -> Result<Appended, AppendError> {
         abort_on_panic(|| {
             self.log.append(self.platform.now(), self.epoch(), &admitted.header, &admitted.batch)
         })
@@ -299,7 +317,7 @@ impl<P: Platform> PartitionDriver<P> {
         let token = self.token();
         let (sender, receiver) = once();
         self.acks.borrow_mut().insert(token, sender);
-        let deadline = self.platform.monotonic().saturating_add(timeout);
+        let deadline = terms.deadline;
         self.step(Input::Wait(ProduceWaiter { token, acks, written, last_offset, deadline }));
         PendingAck { produced, landed, receiver: Some(receiver), timeout }
     }

@@ -58,9 +58,11 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
         error,
     })?;
     let acks = acks_of(request.acks);
+    let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let terms = Terms {
         acks: acks.clone().unwrap_or_default(),
-        timeout: Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0)),
+        timeout,
+        deadline: call.context.stages.received.saturating_add(timeout),
         zstd: if version < ZSTD_VERSION { ZstdAllowed::No } else { ZstdAllowed::Yes },
     };
     let plan = plan(&call, &request, &body, acks.err());

@@ -86,6 +86,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             fetch_memory,
             fetch_sessions: RefCell::new(FetchSessions::new(session_limits)),
             workspaces: Workspaces::default(),
+            append_lines: Rc::default(),
+            check_lines: Rc::default(),
             metrics: CoreMetrics::default(),
             stopping: Flag::default(),
             listening,

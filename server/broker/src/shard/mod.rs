@@ -5,6 +5,7 @@
 
 mod disk_floor;
 mod fetching;
+mod lines;
 mod listening;
 mod logs;
 mod offsets;
@@ -64,6 +65,10 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     fetch_memory: Rc<MemoryBudget>,
     fetch_sessions: RefCell<FetchSessions>,
     workspaces: Workspaces,
+    /// Where forwarded appends to a partition wait for those before them.
+    append_lines: Rc<lines::Lines<TopicPartition>>,
+    /// Where batches from another core wait to be checked.
+    check_lines: Rc<lines::Lines<MeshIndex>>,
     metrics: CoreMetrics,
     stopping: Flag,
     listening: listening::Listening<P>,

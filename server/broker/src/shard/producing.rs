@@ -3,23 +3,36 @@
 //! Owns the split of a Produce between this core and the others. The append half runs in the connection's order and never waits
 //! for safety; the answer half waits and never appends. A forwarded call runs through the same two halves on the owner.
 
+use std::cell::RefCell;
+use std::future::Future;
+use std::pin::Pin;
 use std::rc::Rc;
 
-use record::ShardIndex;
+use futures_lite::future::or;
+use record::{ShardIndex, TopicPartition};
 
 use crate::calls::{EntrySlot, ProduceAnswer, ProduceCall, ProduceEntry, Reply, Request};
-use crate::drivers::admission::Terms;
-use crate::drivers::partition::{Landed, PendingAck};
+use crate::drivers::admission::{Admitted, Terms};
+use crate::drivers::partition::{Landed, PartitionDriver, PendingAck};
 use crate::memory::HeldMemory;
 use crate::mesh_call::{Message, PendingCall};
-use crate::platform::{Mesh, Platform};
+use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::refusal::ProduceRefusal;
+use crate::shard::lines::PlaceInLine;
 use crate::shard::{Owned, Shard};
+use crate::sync::join;
 
 /// A Produce whose appends have been made, or are on their way to their owners in order.
 pub struct ProduceUnderWay {
     local: Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)>,
     remote: Vec<RemoteProduce>,
+}
+
+/// A forwarded call with its places in the lines of its partitions.
+pub(super) struct LinedUp {
+    terms: Terms,
+    checking: PlaceInLine<MeshIndex>,
+    entries: Vec<(PlaceInLine<TopicPartition>, ProduceEntry)>,
 }
 
 /// The part of a Produce that another core owns.
@@ -41,8 +54,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let mut remote = Vec::new();
         for (owner, entries) in group_by_owner(others) {
             let slots = entries.iter().map(|entry| entry.slot).collect();
-            let call =
-                ProduceCall { acks: terms.acks, timeout: terms.timeout, zstd: terms.zstd, entries };
+            let Terms { acks, timeout, deadline, zstd } = *terms;
+            let call = ProduceCall { acks, timeout, deadline, zstd, entries };
             self.metrics().forwarded_requests.increment();
             let request = Request::Produce(call);
             let call = self.caller().call_with(owner.into(), request, memory.cloned()).await;
@@ -59,18 +72,40 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     ) -> Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)> {
         let mut appended = Vec::new();
         for entry in entries {
-            let outcome = match self.owned(entry.partition) {
-                Owned::Here(_) if self.is_disk_low() => Err(self.refuse_for_disk()),
-                Owned::Here(driver) => driver.produce(&entry.records, terms).await,
-                Owned::Offline(detail) => Err(ProduceRefusal::Storage { detail }),
-                Owned::NotHere => Err(ProduceRefusal::NotLeader),
+            let outcome = match self.admit(terms, &entry).await {
+                Ok((driver, admitted)) => self.append(terms, &driver, &admitted).await,
+                Err(refusal) => Err(refusal),
             };
-            if let Ok(pending) = &outcome {
-                self.count_append(pending.landed(), entry.records.len());
-            }
             appended.push((entry.slot, outcome));
         }
         appended
+    }
+
+    async fn admit(
+        &self,
+        terms: &Terms,
+        entry: &ProduceEntry,
+    ) -> Result<(Rc<PartitionDriver<P>>, Admitted), ProduceRefusal> {
+        match self.owned(entry.partition) {
+            Owned::Here(_) if self.is_disk_low() => Err(self.refuse_for_disk()),
+            Owned::Here(driver) => {
+                let admitted = driver.admit(&entry.records, terms).await?;
+                Ok((driver, admitted))
+            }
+            Owned::Offline(detail) => Err(ProduceRefusal::Storage { detail }),
+            Owned::NotHere => Err(ProduceRefusal::NotLeader),
+        }
+    }
+
+    async fn append(
+        &self,
+        terms: &Terms,
+        driver: &PartitionDriver<P>,
+        admitted: &Admitted,
+    ) -> Result<PendingAck, ProduceRefusal> {
+        let pending = driver.append(admitted, terms).await?;
+        self.count_append(pending.landed(), admitted.batch.len());
+        Ok(pending)
     }
 
     fn count_append(&self, landed: Landed, bytes: usize) {
@@ -85,11 +120,58 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    /// The append half of a call that another core forwarded.
-    pub async fn begin_forwarded_produce(&self, call: ProduceCall) -> ProduceUnderWay {
-        let terms = Terms { acks: call.acks, timeout: call.timeout, zstd: call.zstd };
-        let local = self.append_all(&terms, call.entries.into_iter()).await;
-        ProduceUnderWay { local, remote: Vec::new() }
+    /// Takes the place of a call that another core forwarded in the lines of its partitions: it is appended behind those that
+    /// came before it, and waits for no others.
+    pub(super) fn line_up(&self, from: MeshIndex, call: ProduceCall) -> LinedUp {
+        let ProduceCall { acks, timeout, deadline, zstd, entries } = call;
+        let line_up = |entry: ProduceEntry| (self.append_lines.join(entry.partition), entry);
+        let entries = entries.into_iter().map(line_up).collect();
+        let checking = self.check_lines.join(from);
+        LinedUp { terms: Terms { acks, timeout, deadline, zstd }, checking, entries }
+    }
+
+    /// The append half of a call that has its places. What comes from one core is checked one after the other, which takes
+    /// memory and time; it is appended side by side, so that nothing waits for the disk of another partition.
+    pub(super) async fn begin_forwarded_produce(&self, call: LinedUp) -> ProduceUnderWay {
+        let LinedUp { terms, checking, entries } = call;
+        checking.turn().await;
+        let mut admitted = Vec::with_capacity(entries.len());
+        for (place, entry) in entries {
+            admitted.push((place, entry.slot, self.admit(&terms, &entry).await));
+        }
+        drop(checking);
+        let appended = RefCell::new(Vec::with_capacity(admitted.len()));
+        let appending = admitted.into_iter().map(|(place, slot, admitted)| {
+            let (terms, appended) = (&terms, &appended);
+            let append: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(async move {
+                let outcome = match admitted {
+                    Ok((driver, admitted)) => {
+                        self.append_in_turn(terms, &place, &driver, &admitted).await
+                    }
+                    Err(refusal) => Err(refusal),
+                };
+                drop(place);
+                appended.borrow_mut().push((slot, outcome));
+            });
+            append
+        });
+        join(appending.collect()).await;
+        ProduceUnderWay { local: appended.into_inner(), remote: Vec::new() }
+    }
+
+    async fn append_in_turn(
+        &self,
+        terms: &Terms,
+        place: &PlaceInLine<TopicPartition>,
+        driver: &PartitionDriver<P>,
+        admitted: &Admitted,
+    ) -> Result<PendingAck, ProduceRefusal> {
+        let turn = async {
+            place.turn().await;
+            Ok(())
+        };
+        or(turn, terms.overdue(self.platform())).await?;
+        self.append(terms, driver, admitted).await
     }
 }
 

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use wire::ErrorCode;
+use wire::produce::ProduceRequest;
 
+use crate::client::{Heard, VERSION, produce_of, produced};
 use crate::node::{Node, batch};
 use crate::world::World;
 
@@ -28,6 +30,42 @@ fn what_was_sent_to_a_core_that_stands_still_stays_counted_after_its_clients_hav
         assert_eq!(early, None, "the bound is passed twice, and there is room for more");
         world.go_on(1);
         assert_eq!(other.produced().await, (ErrorCode::None, 0));
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_partition_whose_disk_stands_still_stops_no_other_and_appends_nothing_too_late() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 2, &[]).await;
+        let (topic, on) = node.topic_of("orders", 4).await;
+        let [slow, quick] = on[1][..] else { panic!("not two partitions a core: {on:?}") };
+        world.disk().hold(&format!("orders-{slow}/"));
+        // As much as a log holds in memory.
+        let large = batch(1_000_000);
+        let mut filling = node.connect(0);
+        for _ in 0..67 {
+            let request = produce_of(topic, &[slow], &large);
+            filling.send(VERSION, &ProduceRequest { acks: 0, ..request });
+        }
+        world.sleep(AT_ONCE).await;
+        let mut waiting = node.connect(0);
+        let request = produce_of(topic, &[slow, quick], &large);
+        waiting.send(VERSION, &ProduceRequest { timeout_ms: 5000, ..request });
+        world.sleep(AT_ONCE).await;
+        let mut other = node.connect(0);
+        other.send_batch(topic, quick, &batch(100));
+        let Some(Heard::Frame(answer)) = world.within(AT_ONCE, other.hear()).await else {
+            panic!("an append waits for the disk of another partition");
+        };
+        assert_eq!(produced(&answer)[0], (ErrorCode::None, 1));
+        let Some(Heard::Frame(answer)) = world.within(AT_ONCE * 4, waiting.hear()).await else {
+            panic!("an append waits for longer than its request allows");
+        };
+        assert_eq!(produced(&answer), [(ErrorCode::RequestTimedOut, -1), (ErrorCode::None, 0)]);
+        world.disk().release();
+        world.sleep(AT_ONCE).await;
+        assert_eq!(other.append(topic, slow, &batch(100)).await, (ErrorCode::None, 67));
         node.stop().await;
     });
 }
