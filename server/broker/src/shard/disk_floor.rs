@@ -14,12 +14,11 @@ use crate::refusal::ProduceRefusal;
 use crate::shard::Shard;
 
 /// How often free space is asked for. At 3 GB/s a second takes 3 GB: the floor is a warning, not the last line (that is ENOSPC).
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What was last seen of the disk.
 #[derive(Debug, Default)]
 pub(super) struct DiskSpace {
-    looked_at: Cell<Option<Duration>>,
     free_bytes: Cell<u64>,
     is_low: Cell<bool>,
 }
@@ -37,14 +36,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         ProduceRefusal::Storage { detail }
     }
 
-    /// Asks for the free space, not too often, and says so where it has passed the floor.
-    pub(super) async fn look_at_disk_space(&self, now: Duration) {
+    /// Asks for the free space, and says so where it has passed the floor.
+    pub(super) async fn look_at_disk_space(&self) {
         let (space, floor) = (&self.disk_space, self.state.disk_floor_bytes);
-        let looked_at = space.looked_at.get();
-        if looked_at.is_some_and(|at| now.saturating_sub(at) < LOOK_INTERVAL) || floor == 0 {
+        if floor == 0 {
             return;
         }
-        space.looked_at.set(Some(now));
         // A disk that cannot even say so will be heard of by its logs.
         let Ok(free) = self.platform.disk().free_bytes().await else { return };
         space.free_bytes.set(free);

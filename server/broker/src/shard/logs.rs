@@ -90,6 +90,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             check_lines: Rc::default(),
             metrics: CoreMetrics::default(),
             stopping: Flag::default(),
+            ended: Flag::default(),
             listening,
             disk_space: DiskSpace::default(),
             swept_at: Cell::new(opened_at),
@@ -253,6 +254,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         if let Err(error) = self.store.close(self.platform.now()).await {
             tracing::error!(%error, "logs not closed in order; the next start recovers");
         }
+        self.ended.raise();
     }
 }
 

@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Image, Topic};
-use commitlog::{Store, TaskClass};
+use commitlog::{LocalTask, Store, TaskClass};
 use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
 use wire::{BufferPool, FrameLimits};
 
@@ -71,6 +71,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     check_lines: Rc<lines::Lines<MeshIndex>>,
     metrics: CoreMetrics,
     stopping: Flag,
+    /// Raised when the logs are closed: nothing is left to look after.
+    ended: Flag,
     listening: listening::Listening<P>,
     disk_space: disk_floor::DiskSpace,
     /// Monotonic time of the last look for silent connections and idle producers.
@@ -281,16 +283,18 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.snapshot(self.index().to_string())
     }
 
-    /// Looks at deadlines and checkpoints until the core stops. Each look is contained: after a bug in one the next one comes.
+    /// Looks at deadlines until the core has ended, also while it stops: what is under way then has its deadlines too. Waits for
+    /// nothing, the disk least of all.
     async fn tick(self: Rc<Self>) {
-        while !self.stopping.is_raised() {
+        while !self.ended.is_raised() {
             self.platform.sleep(TICK).await;
-            let look = Rc::clone(&self).look();
+            let look = Rc::clone(&self).look_at_deadlines();
+            // Contained: after a bug in one look the next one comes.
             contained(&self.platform, TaskClass::Background, look).await;
         }
     }
 
-    async fn look(self: Rc<Self>) {
+    async fn look_at_deadlines(self: Rc<Self>) {
         let now = self.platform.monotonic();
         let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
         let sweeps = now.saturating_sub(self.swept_at.get()) >= SWEEP_INTERVAL;
@@ -305,17 +309,40 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             }
             self.platform.yield_if_needed().await;
         }
-        self.look_at_disk_space(now).await;
-        let now = self.platform.now();
-        if self.store.checkpoint_due(now) {
-            self.write_checkpoint().await;
+    }
+
+    /// Looks at the free space of the disk until the core has ended.
+    async fn watch_disk_space(self: Rc<Self>) {
+        while !self.ended.is_raised() {
+            let looking = Rc::clone(&self);
+            let look = async move { looking.look_at_disk_space().await };
+            contained(&self.platform, TaskClass::Background, look).await;
+            self.platform.sleep(disk_floor::LOOK_INTERVAL).await;
+        }
+    }
+
+    /// Writes checkpoints until the core stops, which writes the last.
+    async fn write_checkpoints(self: Rc<Self>) {
+        while !self.stopping.is_raised() {
+            self.platform.sleep(TICK).await;
+            if self.store.checkpoint_due(self.platform.now()) {
+                let writing = Rc::clone(&self);
+                let write = async move { writing.write_checkpoint().await };
+                contained(&self.platform, TaskClass::Background, write).await;
+            }
         }
     }
 
     fn spawn_clockwork(self: &Rc<Self>) {
-        let task = Rc::clone(self).tick();
-        self.platform.spawn(TaskClass::Background, Box::pin(task));
         let caller = self.caller.clone();
-        self.platform.spawn(TaskClass::Background, Box::pin(async move { caller.watch().await }));
+        let tasks: [LocalTask; 4] = [
+            Box::pin(Rc::clone(self).tick()),
+            Box::pin(Rc::clone(self).watch_disk_space()),
+            Box::pin(Rc::clone(self).write_checkpoints()),
+            Box::pin(async move { caller.watch().await }),
+        ];
+        for task in tasks {
+            self.platform.spawn(TaskClass::Background, task);
+        }
     }
 }

@@ -69,3 +69,39 @@ fn a_partition_whose_disk_stands_still_stops_no_other_and_appends_nothing_too_la
         node.stop().await;
     });
 }
+
+#[test]
+fn connections_are_looked_after_while_the_disk_does_not_say_how_much_is_free() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &["connections.max.idle.ms=20000"]).await;
+        world.disk().hold_free_space();
+        world.sleep(Duration::from_secs(2)).await;
+        assert!(world.disk().is_waited_for());
+        let mut silent = node.connect(0);
+        assert_eq!(silent.hear().await, Heard::Closed);
+        world.disk().release();
+        node.stop().await;
+    });
+}
+
+#[test]
+fn deadlines_are_kept_while_the_node_stops() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &[]).await;
+        let (topic, on) = node.topic("orders", 1).await;
+        let mut client = node.connect(0);
+        client.append(topic, on[0], &batch(100)).await;
+        world.disk().hold("orders-0/");
+        let records = batch(100);
+        let request = produce_of(topic, &on, &records);
+        client.send(VERSION, &ProduceRequest { timeout_ms: 3000, ..request });
+        world.sleep(AT_ONCE).await;
+        node.ask_to_stop();
+        let Some(Heard::Frame(answer)) = world.within(AT_ONCE * 4, client.hear()).await else {
+            panic!("an answer waits for longer than its request allows");
+        };
+        assert_eq!(produced(&answer)[0].0, ErrorCode::RequestTimedOut);
+        world.disk().release();
+        node.stop().await;
+    });
+}
