@@ -30,13 +30,49 @@ use crate::shard::Shard;
 use crate::shard::disk_floor::DiskSpace;
 use crate::shard::listening::Listening;
 use crate::shard::producer_ids::ProducerIds;
-use crate::sync::{Flag, join};
+use crate::sync::{Event, Flag, join};
 
 /// Read buffers that one core keeps for its connections' next large frames.
 const READ_BUFFER_BYTES: usize = 16 << 20;
 
 /// Logs that are opened side by side.
 const OPENS_MAX: usize = 16;
+
+/// Images that are being taken, each with logs to open and to delete.
+#[derive(Debug, Default)]
+pub(super) struct Openings {
+    count: Cell<usize>,
+    /// No log is opened any more.
+    is_closed: Cell<bool>,
+    ended: Rc<Event>,
+}
+
+impl Openings {
+    /// Lets no more logs be opened, and waits for those that are.
+    async fn close(&self) {
+        self.is_closed.set(true);
+        while self.count.get() > 0 {
+            self.ended.listen().await;
+        }
+    }
+}
+
+/// An image that is being taken, until dropped.
+struct Opening<'a>(&'a Openings);
+
+impl<'a> Opening<'a> {
+    fn begin(openings: &'a Openings) -> Self {
+        openings.count.set(openings.count.get() + 1);
+        Self(openings)
+    }
+}
+
+impl Drop for Opening<'_> {
+    fn drop(&mut self) {
+        self.0.count.set(self.0.count.get() - 1);
+        self.0.ended.notify();
+    }
+}
 
 /// A log to be opened on this core.
 struct Wanted {
@@ -89,6 +125,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             append_lines: Rc::default(),
             check_lines: Rc::default(),
             metrics: CoreMetrics::default(),
+            opening: Openings::default(),
             stopping: Flag::default(),
             ended: Flag::default(),
             listening,
@@ -126,8 +163,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.partitions.borrow().len()
     }
 
-    /// Takes a new image.
+    /// Takes a new image. A stop waits for it, and opens nothing of it any more: the next start does.
     pub(super) async fn apply(&self, change: &ImageChange) {
+        let _opening = Opening::begin(&self.opening);
         *self.image.borrow_mut() = Arc::clone(&change.image);
         let mut wanted = Vec::new();
         for topic_id in change.topics.iter() {
@@ -167,6 +205,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Opens logs, several at a time: each waits for the disk far more than for the core.
     async fn open_all(&self, wanted: Vec<Wanted>) {
         for some in wanted.chunks(OPENS_MAX) {
+            if self.opening.is_closed.get() {
+                return;
+            }
             let opening = some.iter().map(|wanted| {
                 let open: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.open_one(wanted));
                 open
@@ -246,6 +287,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// [`Shard::drain`] of every core.
     pub(super) async fn stop(&self) {
         self.stopping().raise();
+        // A log that is opened after the others were closed would be closed by nobody, and called clean.
+        self.opening.close().await;
         let drivers: Vec<_> =
             self.partitions.borrow_mut().drain().map(|(_, driver)| driver).collect();
         for driver in &drivers {

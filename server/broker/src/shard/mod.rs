@@ -70,6 +70,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     /// Where batches from another core wait to be checked.
     check_lines: Rc<lines::Lines<MeshIndex>>,
     metrics: CoreMetrics,
+    opening: logs::Openings,
     stopping: Flag,
     /// Raised when the logs are closed: nothing is left to look after.
     ended: Flag,
