@@ -3,8 +3,10 @@
 //! Owns `/metrics` and `/ready`. Counters are fetched from every core when asked, merged, and rendered; nothing is kept.
 
 use std::rc::Rc;
+use std::time::Duration;
 
 use commitlog::Disk;
+use futures_lite::future::or;
 
 use crate::admin::{Page, Pages, Status};
 use crate::calls::{Reply, Request};
@@ -14,11 +16,25 @@ use crate::mesh_call::Message;
 use crate::metrics::{self, NodeFacts};
 use crate::platform::{Mesh, Platform};
 
+/// How long the cores may take to say what they count; scrapers give up after 10 s.
+const CORES_TIME_MAX: Duration = Duration::from_secs(5);
+/// Scrapes at once. A core that does not answer must not keep the admin server from whoever asks for `/ready`.
+const SCRAPES_MAX: usize = 4;
 /// Prometheus's text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The pages.
-pub(super) struct AdminPages<P: Platform, M: Mesh<Message>>(pub(super) Rc<Control<P, M>>);
+pub(super) struct AdminPages<P: Platform, M: Mesh<Message>> {
+    control: Rc<Control<P, M>>,
+    /// A copy for each scrape under way.
+    scrapes: Rc<()>,
+}
+
+impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
+    pub(super) fn new(control: &Rc<Control<P, M>>) -> Self {
+        Self { control: Rc::clone(control), scrapes: Rc::new(()) }
+    }
+}
 
 impl<P: Platform, M: Mesh<Message>> Pages for AdminPages<P, M> {
     async fn page(&self, path: &str) -> Page {
@@ -36,7 +52,7 @@ impl<P: Platform, M: Mesh<Message>> Pages for AdminPages<P, M> {
 
 impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
     fn ready(&self) -> Page {
-        match &*self.0.readiness.borrow() {
+        match &*self.control.readiness.borrow() {
             Readiness::Ready => Page::text(Status::Ok, "ready\n"),
             Readiness::Starting(what) => {
                 Page::text(Status::Unavailable, format!("starting: {what}\n"))
@@ -51,21 +67,39 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
 
     async fn metrics(&self) -> Page {
         // A core that has not opened yet cannot be asked: it would not answer until it has.
-        if matches!(*self.0.readiness.borrow(), Readiness::Starting(_) | Readiness::Stopping) {
+        if matches!(*self.control.readiness.borrow(), Readiness::Starting(_) | Readiness::Stopping)
+        {
             return Page::text(Status::Unavailable, "not serving\n");
         }
-        let replies = self.0.ask_all(|| Request::Metrics).await;
+        let scrape = Rc::clone(&self.scrapes);
+        if Rc::strong_count(&scrape) > SCRAPES_MAX + 1 {
+            return Page::text(Status::Unavailable, "too many scrapes at once\n");
+        }
+        let gathering = async { Some(self.gather().await) };
+        let late = async {
+            self.control.platform.sleep(CORES_TIME_MAX).await;
+            None
+        };
+        let gathered = or(gathering, late).await;
+        drop(scrape);
+        gathered.unwrap_or_else(|| {
+            Page::text(Status::Unavailable, "a core, or the disk, does not answer\n")
+        })
+    }
+
+    async fn gather(&self) -> Page {
+        let replies = self.control.ask_all(|| Request::Metrics).await;
         let snapshots = replies.into_iter().filter_map(|(_, reply)| match reply {
             Some(Reply::Metrics(snapshot)) => Some(*snapshot),
             _ => None,
         });
         let snapshots: Vec<_> = snapshots.collect();
-        let platform = &self.0.platform;
+        let platform = &self.control.platform;
         let facts = NodeFacts {
             version: env!("CARGO_PKG_VERSION"),
             resident_bytes: platform.resident_bytes(),
             disk_free_bytes: platform.disk().free_bytes().await.unwrap_or(0),
-            uptime: platform.monotonic().saturating_sub(self.0.started),
+            uptime: platform.monotonic().saturating_sub(self.control.started),
         };
         Page {
             status: Status::Ok,

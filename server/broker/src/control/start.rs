@@ -367,15 +367,16 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
     let serving = Rc::clone(control);
     let accepting = async move {
         let open = Rc::new(());
+        let pages = Rc::new(AdminPages::new(&serving));
         loop {
             match listener.accept().await {
                 // Dropping them closes the connection.
                 Ok(_) if Rc::strong_count(&open) > ADMIN_CONNECTIONS_MAX => {}
                 Ok((reader, writer)) => {
-                    let (control, counted) = (Rc::clone(&serving), Rc::clone(&open));
+                    let (counted, pages) = (Rc::clone(&open), Rc::clone(&pages));
+                    let platform = serving.platform.clone();
                     let serve = async move {
-                        let pages = AdminPages(Rc::clone(&control));
-                        admin::serve(&control.platform, reader, writer, &pages).await;
+                        admin::serve(&platform, reader, writer, &*pages).await;
                         drop(counted);
                     };
                     serving.platform.spawn(TaskClass::Foreground, Box::pin(serve));

@@ -7,10 +7,6 @@
     clippy::cast_possible_truncation,
     reason = "a test that meets the unexpected should fail there; its numbers are small"
 )]
-#![expect(
-    dead_code,
-    reason = "the faults of disks and cores are part of the harness before every test of them is here"
-)]
 
 mod calls;
 mod client;

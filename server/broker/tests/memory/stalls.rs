@@ -133,3 +133,23 @@ fn a_stop_waits_for_logs_that_are_being_opened_and_opens_no_more() {
         node.stop().await;
     });
 }
+
+#[test]
+fn a_core_that_stands_still_holds_no_scrape_for_ever_and_readiness_not_at_all() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 2, &[]).await;
+        world.stand_still(1);
+        let scrapes: Vec<_> = (0..100).map(|_| node.ask_for_page("/metrics")).collect();
+        world.sleep(Duration::from_millis(100)).await;
+        let ready = world.within(AT_ONCE, node.page("/ready")).await.flatten();
+        assert!(ready.is_some_and(|page| page.starts_with("HTTP/1.1 200 ")));
+        let late = world.within(Duration::from_secs(10), node.page("/metrics")).await.flatten();
+        assert!(late.is_some_and(|page| page.starts_with("HTTP/1.1 503 ")));
+        drop(scrapes);
+        world.go_on(1);
+        world.sleep(AT_ONCE).await;
+        let page = node.page("/metrics").await;
+        assert!(page.is_some_and(|page| page.starts_with("HTTP/1.1 200 ")));
+        node.stop().await;
+    });
+}
