@@ -35,7 +35,7 @@ mod wake;
 pub use buffer::{Buffer, ReadBuffer};
 pub use disk::{FREE_LIST_BYTES, GlommioDisk, GlommioFile};
 pub use exit::ExitReason;
-pub use lock::{DirectoryLock, LockError};
+pub use lock::{DirectoryLock, LockError, directory_holder};
 pub use mesh::{CoreMesh, MeshSeat, seats};
 pub use net::{AddressReservation, TcpListener, TcpReader, TcpWriter, reserve};
 pub use platform::CorePlatform;

@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use commitlog::BLOCK_BYTES;
@@ -73,6 +74,26 @@ impl DirectoryLock {
     }
 }
 
+/// The process that holds the lock of `directory`, without touching it: a try would make a node that starts meanwhile fail.
+///
+/// Shape   the number as this process sees it; `None` where nobody holds it, or where the system does not tell.
+#[must_use]
+pub fn directory_holder(directory: &Path) -> Option<u32> {
+    let inode = directory.join(LOCK_NAME).metadata().ok()?.ino();
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    locks.lines().find_map(|line| holder_in(line, inode))
+}
+
+/// The process of a line like `1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF`, if it is about this inode.
+///
+/// The device is not compared: file systems with subvolumes show another one there than `stat` does.
+fn holder_in(line: &str, inode: u64) -> Option<u32> {
+    let fields: Vec<&str> = line.split_whitespace().collect();
+    let &[_, "FLOCK", _, "WRITE", process, file, ..] = fields.as_slice() else { return None };
+    let (_, found) = file.rsplit_once(':')?;
+    (found.parse() == Ok(inode)).then(|| process.parse().ok())?
+}
+
 /// Writes one whole block: the disk reads this file to learn what the device can do, and an inlined file would not tell.
 fn write_holder(file: &mut File) -> io::Result<()> {
     let mut block = [b'\n'; BLOCK_BYTES];
@@ -93,6 +114,28 @@ fn read_holder(file: &mut File) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::testing::TempDir;
+
+    #[test]
+    fn the_holder_is_known_while_it_holds_and_a_file_left_behind_is_nobody() {
+        let directory = std::env::temp_dir().join(format!("corelog-holder-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        assert_eq!(directory_holder(&directory), None);
+        let lock = DirectoryLock::acquire(&directory).unwrap();
+        assert_eq!(directory_holder(&directory), Some(std::process::id()));
+        drop(lock);
+        assert_eq!(directory_holder(&directory), None);
+        drop(std::fs::remove_dir_all(&directory));
+    }
+
+    #[test]
+    fn only_a_writing_flock_of_that_inode_counts() {
+        let check = |line: &str, expected| assert_eq!(holder_in(line, 1234), expected, "{line}");
+        check("1: FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF", Some(4711));
+        check("1: FLOCK  ADVISORY  WRITE 4711 08:02:12345 0 EOF", None);
+        check("1: POSIX  ADVISORY  WRITE 4711 08:02:1234 0 EOF", None);
+        check("1: FLOCK  ADVISORY  READ  4711 08:02:1234 0 EOF", None);
+        check("1: -> FLOCK  ADVISORY  WRITE 4711 08:02:1234 0 EOF", None);
+    }
 
     #[test]
     fn a_second_lock_is_refused_with_the_holders_number_and_granted_after_release() {

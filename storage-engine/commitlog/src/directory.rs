@@ -250,10 +250,7 @@ pub(crate) fn encode_partition_metadata(topic_id: TopicId) -> Vec<u8> {
 }
 
 /// The topic id in `partition.metadata`; `None` where the file is missing or damaged.
-pub(crate) async fn read_topic_id<D: Disk>(
-    disk: &D,
-    directory: &str,
-) -> DiskResult<Option<TopicId>> {
+pub async fn read_topic_id<D: Disk>(disk: &D, directory: &str) -> DiskResult<Option<TopicId>> {
     let path = small_file::join(directory, PARTITION_METADATA_FILE);
     let Some(bytes) = small_file::read(disk, &path, META_BYTES_MAX).await? else {
         return Ok(None);

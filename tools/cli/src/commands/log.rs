@@ -1,7 +1,7 @@
 //! `corelog log`: what lies in log files, with no node running.
 //!
-//! Owns the arguments and what is shown. Nothing is ever changed: a node that runs meanwhile is not disturbed, and what it
-//! has not written yet is not seen.
+//! Owns the arguments and what is shown. Nothing is ever changed: a node that runs meanwhile is not disturbed, what it has
+//! not written yet is not seen, and what it is writing is a note.
 
 use std::path::{Path, PathBuf};
 
@@ -11,14 +11,17 @@ use node::{CorePlatform, GlommioDisk};
 use crate::OutputArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Format, Output};
-use crate::progress::Progress;
 
 mod check;
+mod derived;
 mod files;
+mod ground;
 mod show;
+mod standing;
 
 use check::{Checker, Depth};
 use files::Partition;
+use ground::Ground;
 use show::{Item, TABLE_HEADINGS, Totals};
 
 const DUMP_EXAMPLES: &str = "\
@@ -33,7 +36,10 @@ Examples:
   corelog log verify corelog-data/topics/orders-0 -o json
 
 It checks every batch of every .log: place, checksum, offsets, and each record in it; every entry of
-.index and .timeindex; producer snapshots and leader epochs. It exits with 5 where anything is wrong.";
+.index and .timeindex; producer snapshots and leader epochs against the batches; and in a data directory
+that everything is there which its checkpoints know. It exits with 5 where anything is wrong. What lies
+above a checkpoint and is torn is a note: the next start of the node cuts it. stray/ and deleted/ are
+left out unless they are named.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -78,6 +84,7 @@ fn dump(args: &DumpArgs) -> Outcome {
     let format = args.output.output;
     let mut output = Output::new(format);
     visit(&args.paths, Depth::Headers, async |checker, partition, is_alone| {
+        let mut standing = checker.standing(partition).await?;
         for segment in &partition.segments {
             if format == Format::Table {
                 output.with(|sink| {
@@ -88,7 +95,7 @@ fn dump(args: &DumpArgs) -> Outcome {
                 })?;
             }
             let mut print = |item: &Item<'_>| output.with(|sink| item.write(sink, format));
-            checker.segment(segment, &mut print).await?;
+            checker.segment(segment, &mut standing, &mut print).await?;
         }
         Ok(())
     })?;
@@ -129,9 +136,11 @@ fn visit(
             let disk = GlommioDisk::new(&root);
             let partitions = files::find(&disk, &root, name.as_deref()).await?;
             let segments = || partitions.iter().flat_map(|partition| &partition.segments);
-            let progress = Progress::new(Some(segments().map(|segment| segment.bytes).sum()));
+            let bytes = segments().map(|segment| segment.bytes).sum();
             let is_alone = paths.len() == 1 && segments().count() == 1;
-            let mut checker = Checker::new(disk, platform.clone(), root, depth, progress);
+            let ground = ground(path).await?;
+            let checker = Checker::new(disk, platform.clone(), root, ground, depth);
+            let mut checker = checker.of_bytes(bytes);
             for partition in &partitions {
                 visit(&mut checker, partition, is_alone).await?;
             }
@@ -139,4 +148,22 @@ fn visit(
         }
         Ok(totals)
     })
+}
+
+/// What the node that a path belongs to says of it, and whether it runs.
+async fn ground(path: &Path) -> Outcome<Ground> {
+    let Some(directory) = ground::data_directory(path) else { return Ok(Ground::default()) };
+    let holder = node::directory_holder(&directory);
+    if let Some(process) = holder {
+        let place = directory.display();
+        eprintln!(
+            "corelog: {place}: process {process} runs on it; what it is writing may look torn"
+        );
+    }
+    let ground = Ground::load(&GlommioDisk::new(&directory), holder).await?;
+    for copy in &ground.damaged {
+        let place = directory.join(&copy.path);
+        eprintln!("corelog: {}: {}; another copy stands in", place.display(), copy.damage);
+    }
+    Ok(ground)
 }

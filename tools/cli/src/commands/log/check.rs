@@ -1,17 +1,24 @@
 //! Files checked, one partition at a time.
 //!
 //! Owns what counts as wrong, over what `commitlog::scan` finds by itself: records that do not fit their batch, segments
-//! that do not follow each other, snapshots and epochs that cannot be read.
+//! that do not follow each other or end before their checkpoint, snapshots and epochs that the batches do not bear out. What
+//! lies above the checkpoint is for the next start to judge: a note, not a problem.
 
+use std::ops::Range;
 use std::path::PathBuf;
 
 use commitlog::scan::{IndexCheck, IndexKind, ScanItem, SegmentScan, read_file};
 use commitlog::{Disk, DiskError, Executor};
 use record::batch::TimestampType;
-use record::{BatchHeader, BatchView, EpochTable, Offset, Records, Timestamp, decode_snapshot};
+use record::{
+    BatchHeader, BatchView, EpochTable, Offset, ProducerSnapshotEntry, Records, Timestamp,
+    decode_snapshot,
+};
 
 use super::files::{Partition, Segment};
-use super::show::{BatchLine, Finding, Item, Totals, ZeroTail};
+use super::ground::Ground;
+use super::show::{BatchLine, Finding, Item, Severity, Totals, ZeroTail};
+use super::standing::Standing;
 use crate::batch_records::BatchRecords;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::progress::Progress;
@@ -23,6 +30,10 @@ const SMALL_FILE_BYTES_MAX: usize = 256 << 20;
 
 const UNREADABLE: &str = "reads of it answer CORRUPT_MESSAGE, everything else is served";
 const REBUILT: &str = "it is made again from the log";
+const LOST: &str = "they were acknowledged and come back only from a copy";
+const CUT: &str = "above its checkpoint: a tail that the next start cuts";
+const SET_ASIDE: &str = "above its checkpoint: the next start moves it to stray/";
+const RUNNING: &str = "a node runs here and may be writing it";
 
 /// How far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,6 +53,7 @@ pub(super) struct Checker<D: Disk, E: Executor> {
     disk: D,
     executor: E,
     root: PathBuf,
+    ground: Ground,
     depth: Depth,
     progress: Progress,
     records: BatchRecords,
@@ -50,15 +62,22 @@ pub(super) struct Checker<D: Disk, E: Executor> {
 
 impl<D: Disk, E: Executor> Checker<D, E> {
     /// A checker that has not begun.
-    pub(super) fn new(
-        disk: D,
-        executor: E,
-        root: PathBuf,
-        depth: Depth,
-        progress: Progress,
-    ) -> Self {
+    pub(super) fn new(disk: D, executor: E, root: PathBuf, ground: Ground, depth: Depth) -> Self {
         let (records, totals) = (BatchRecords::default(), Totals::default());
-        Self { disk, executor, root, depth, progress, records, totals }
+        let progress = Progress::new(None);
+        Self { disk, executor, root, ground, depth, progress, records, totals }
+    }
+
+    /// The same, saying how far it has come of so many bytes.
+    pub(super) fn of_bytes(mut self, bytes: u64) -> Self {
+        self.progress = Progress::new(Some(bytes));
+        self
+    }
+
+    /// Where a partition stands before its first segment.
+    pub(super) async fn standing(&self, partition: &Partition) -> Outcome<Standing> {
+        let entry = self.ground.entry(&self.disk, &self.root, partition).await?;
+        Ok(Standing::new(entry, self.ground.is_known()))
     }
 
     /// A path as people know it.
@@ -78,37 +97,88 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         partition: &Partition,
         print: &mut impl Print,
     ) -> Outcome {
+        let mut standing = self.standing(partition).await?;
+        standing.epochs = self.epochs(partition, print).await?;
+        standing.snapshots = partition.snapshots.iter().cloned().collect();
+        if partition.is_whole
+            && let Some(problem) = standing.missing_front(partition.segments.first())
+        {
+            // Retention may have taken them since the checkpoint.
+            let finding = self.finding(&partition.directory, None, problem);
+            self.report_unless_running(finding, LOST, print)?;
+        }
         let mut previous_end: Option<Offset> = None;
+        let mut reached = Offset::ZERO;
         for segment in &partition.segments {
+            let is_above = standing.is_above(segment.base, 0);
             if let Some(end) = previous_end
                 && end != segment.base
+                && !standing.is_cut
             {
-                let problem = format!("starts at offset {}, expected {end}", segment.base);
-                let consequence = if end < segment.base {
-                    "the offsets between are missing"
-                } else {
-                    "the offsets between are there twice"
-                };
-                self.report(&segment.path, None, problem, consequence, print)?;
+                self.gap(segment, end, is_above, print)?;
+                standing.derived.passes_over();
+                standing.is_cut |= is_above;
             }
-            previous_end = Some(self.segment(segment, print).await?);
-        }
-        for path in &partition.snapshots {
-            self.snapshot(path, print).await?;
-        }
-        if let Some(path) = &partition.epochs {
-            let bytes = self.read(path, SMALL_FILE_BYTES_MAX).await?.unwrap_or_default();
-            if let Err(error) = EpochTable::decode(&bytes) {
-                self.report(path, None, error.to_string(), REBUILT, print)?;
+            if standing.is_cut && is_above {
+                let problem = "behind the end of the log".to_owned();
+                let finding = self.finding(&segment.path, None, problem);
+                self.note(finding, SET_ASIDE, print)?;
+                continue;
+            }
+            let end = self.segment(segment, &mut standing, print).await?;
+            previous_end = Some(end);
+            if standing.entry.is_none_or(|entry| segment.base <= entry.segment) {
+                reached = end;
             }
         }
-        Ok(())
+        if partition.is_whole
+            && let Some(problem) = standing.missing_back(partition, reached)
+        {
+            let finding = self.finding(&partition.directory, None, problem);
+            self.report(finding, LOST, print)?;
+        }
+        let end = previous_end.or(standing.entry.map(|entry| entry.end));
+        self.snapshots_up_to(&mut standing, end, None, print).await
+    }
+
+    fn gap(
+        &mut self,
+        segment: &Segment,
+        end: Offset,
+        is_above: bool,
+        print: &mut impl Print,
+    ) -> Outcome {
+        let problem = format!("starts at offset {}, expected {end}", segment.base);
+        let finding = self.finding(&segment.path, None, problem);
+        match (is_above, end < segment.base) {
+            (true, _) => self.note(finding, SET_ASIDE, print),
+            (false, true) => self.report(finding, "the offsets between are missing", print),
+            (false, false) => self.report(finding, "the offsets between are there twice", print),
+        }
+    }
+
+    async fn epochs(
+        &mut self,
+        partition: &Partition,
+        print: &mut impl Print,
+    ) -> Outcome<Option<(String, EpochTable)>> {
+        let Some(path) = &partition.epochs else { return Ok(None) };
+        let bytes = self.read(path, SMALL_FILE_BYTES_MAX).await?.unwrap_or_default();
+        match EpochTable::decode(&bytes) {
+            Ok(table) => Ok(Some((path.clone(), table))),
+            Err(error) => {
+                let finding = self.finding(path, None, error.to_string());
+                self.report(finding, REBUILT, print)?;
+                Ok(None)
+            }
+        }
     }
 
     /// One segment, and its indexes where that was asked for; gives the offset behind it.
     pub(super) async fn segment(
         &mut self,
         segment: &Segment,
+        standing: &mut Standing,
         print: &mut impl Print,
     ) -> Outcome<Offset> {
         let path = segment.path.as_str();
@@ -118,28 +188,32 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         let file = self.shown(path);
         self.totals.segments += 1;
         self.totals.bytes += scan.bytes();
+        let mut filled = scan.bytes();
         while let Some(item) = scan.next().await.map_err(|error| self.failed(path, &error))? {
             match item {
                 ScanItem::Batch { position, header } => {
-                    self.totals.batches += 1;
-                    self.totals.records += u64::try_from(header.records_count).unwrap_or(0);
-                    self.progress.add(header.total_bytes() as u64);
                     index.observe(position, &header);
                     print(&Item::Batch(&BatchLine::new(&file, position, &header)))?;
                     if self.depth == Depth::Records {
                         self.batch(&mut scan, path, position, &header, print).await?;
                     }
+                    self.arrive(segment, position, &header, standing, print).await?;
                 }
                 ScanItem::ZeroTail { position, bytes } => {
+                    filled = position;
                     print(&Item::ZeroTail(&ZeroTail { file: &file, position, bytes }))?;
                 }
                 ScanItem::Damage { position, bytes, reason, from, to } => {
-                    self.progress.add(bytes);
                     index.pass_over(position..position + bytes, from..to);
                     let problem = damage(&reason.to_string(), bytes, from, to);
-                    self.report(path, Some(position), problem, UNREADABLE, print)?;
+                    let finding = self.finding(path, Some(position), problem);
+                    self.damaged(segment, position..position + bytes, finding, standing, print)?;
                 }
             }
+        }
+        if let Some(problem) = standing.leave(segment.base, filled, scan.end_offset()) {
+            let finding = self.finding(path, None, problem);
+            self.report(finding, LOST, print)?;
         }
         self.totals.index_entries += index.entry_counts().0 as u64;
         self.totals.index_entries += index.entry_counts().1 as u64;
@@ -149,7 +223,8 @@ impl<D: Disk, E: Executor> Checker<D, E> {
                 IndexKind::Time => "timeindex",
             };
             let path = segment.sibling(extension);
-            self.report(&path, None, finding.to_string(), REBUILT, print)?;
+            let finding = self.finding(&path, None, finding.to_string());
+            self.report(finding, REBUILT, print)?;
         }
         Ok(scan.end_offset())
     }
@@ -176,16 +251,104 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         let bytes = scan.batch_bytes(position, header).await;
         let bytes = bytes.map_err(|error| self.failed(path, &error))?;
         let Err(problem) = check_records(&mut self.records, &bytes) else { return Ok(()) };
-        let consequence = "consumers cannot read it";
-        self.report(path, Some(position), problem, consequence, print)
+        let finding = self.finding(path, Some(position), problem);
+        self.report(finding, "consumers cannot read it", print)
     }
 
-    async fn snapshot(&mut self, path: &str, print: &mut impl Print) -> Outcome {
+    /// What follows from a batch, against what the files beside it and the checkpoint say.
+    async fn arrive(
+        &mut self,
+        segment: &Segment,
+        position: u64,
+        header: &BatchHeader,
+        standing: &mut Standing,
+        print: &mut impl Print,
+    ) -> Outcome {
+        self.totals.batches += 1;
+        self.totals.records += u64::try_from(header.records_count).unwrap_or(0);
+        self.progress.add(header.total_bytes() as u64);
+        if let Some((path, problem)) = standing.epoch_difference(segment.base, position, header) {
+            let finding = self.finding(&path, None, problem);
+            self.report(finding, "one of the two is wrong, and replicas ask for it", print)?;
+        }
+        let inside = Some(header.next_offset());
+        self.snapshots_up_to(standing, Some(header.base_offset), inside, print).await?;
+        standing.derived.observe(header);
+        let end = position + header.total_bytes() as u64;
+        if let Some(problem) = standing.arrive(segment.base, end, header.next_offset()) {
+            let finding = self.finding(&segment.path, Some(position), problem);
+            self.report(finding, LOST, print)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes that are no batch: damage below the checkpoint, a tail above it.
+    fn damaged(
+        &mut self,
+        segment: &Segment,
+        positions: Range<u64>,
+        finding: Finding,
+        standing: &mut Standing,
+        print: &mut impl Print,
+    ) -> Outcome {
+        self.progress.add(positions.end - positions.start);
+        standing.derived.passes_over();
+        if !standing.is_above(segment.base, positions.start) {
+            standing.pass(segment.base, positions.end);
+            return self.report(finding, UNREADABLE, print);
+        }
+        if standing.is_cut {
+            return Ok(());
+        }
+        standing.is_cut = true;
+        self.note(finding, CUT, print)
+    }
+
+    /// Checks the snapshots that stand at or before `end`; what is between it and `inside` stands within a batch. Without
+    /// `inside`, the log ends there.
+    async fn snapshots_up_to(
+        &mut self,
+        standing: &mut Standing,
+        end: Option<Offset>,
+        inside: Option<Offset>,
+        print: &mut impl Print,
+    ) -> Outcome {
+        while let Some((at, path)) = standing.snapshots.front().cloned() {
+            if inside.is_some_and(|inside| at >= inside) {
+                break;
+            }
+            standing.snapshots.pop_front();
+            let Some(entries) = self.snapshot(&path, print).await? else { continue };
+            if end.is_none_or(|end| at > end) {
+                let place = if inside.is_some() { "within a batch" } else { "past the end" };
+                let finding = self.finding(&path, None, format!("stands at offset {at}, {place}"));
+                // A start removes what stands past the end, and believes what does not.
+                match inside {
+                    None => self.note(finding, "the next start removes it", print)?,
+                    Some(_) => self.report(finding, REBUILT, print)?,
+                }
+            } else if let Some(problem) = standing.derived.difference(at, &entries) {
+                let finding = self.finding(&path, None, problem);
+                self.report(finding, "a retry may be taken for a new batch", print)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn snapshot(
+        &mut self,
+        path: &str,
+        print: &mut impl Print,
+    ) -> Outcome<Option<Vec<ProducerSnapshotEntry>>> {
         let bytes = self.read(path, SMALL_FILE_BYTES_MAX).await?.unwrap_or_default();
         self.totals.snapshots += 1;
         match decode_snapshot(&bytes) {
-            Ok(_) => Ok(()),
-            Err(error) => self.report(path, None, error.to_string(), REBUILT, print),
+            Ok(entries) => Ok(Some(entries)),
+            Err(error) => {
+                let finding = self.finding(path, None, error.to_string());
+                self.report(finding, REBUILT, print)?;
+                Ok(None)
+            }
         }
     }
 
@@ -198,18 +361,33 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         Failure::new(Exit::Io, format!("{}: {error}", self.shown(path)))
     }
 
-    fn report(
+    fn finding(&self, path: &str, position: Option<u64>, problem: String) -> Finding {
+        let (severity, file) = (Severity::Problem, self.shown(path));
+        Finding { severity, file, position, problem, consequence: String::new() }
+    }
+
+    fn report(&mut self, finding: Finding, consequence: &str, print: &mut impl Print) -> Outcome {
+        self.totals.problems += 1;
+        print(&Item::Finding(&Finding { consequence: consequence.to_owned(), ..finding }))
+    }
+
+    /// What the next start sees to, or what the running node is at.
+    fn note(&mut self, finding: Finding, consequence: &str, print: &mut impl Print) -> Outcome {
+        self.totals.notes += 1;
+        let consequence = self.ground.holder.map_or(consequence, |_| RUNNING).to_owned();
+        print(&Item::Finding(&Finding { severity: Severity::Note, consequence, ..finding }))
+    }
+
+    fn report_unless_running(
         &mut self,
-        path: &str,
-        position: Option<u64>,
-        problem: String,
+        finding: Finding,
         consequence: &str,
         print: &mut impl Print,
     ) -> Outcome {
-        self.totals.problems += 1;
-        let consequence = consequence.to_owned();
-        let finding = Finding { file: self.shown(path), position, problem, consequence };
-        print(&Item::Finding(&finding))
+        match self.ground.holder {
+            Some(_) => self.note(finding, consequence, print),
+            None => self.report(finding, consequence, print),
+        }
     }
 }
 
@@ -245,5 +423,7 @@ fn check_records(records: &mut BatchRecords, bytes: &[u8]) -> Result<(), String>
     Ok(())
 }
 
+#[cfg(test)]
+mod checkpoint_tests;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,14 @@
 //! Which log files there are below a path.
 //!
-//! Owns the names of files. A directory is searched for partitions: directories that hold a `.log`. What is neither is left
-//! alone; what cannot be listed is an error, never a silent gap.
+//! Owns the names of files. A directory is searched for partitions: directories that hold a `.log` or say that they are one.
+//! What is neither is left alone; what cannot be listed is an error, never a silent gap. What a node has set aside (`stray/`,
+//! `deleted/`) is no partition of it: it is searched only where it is named.
 
 use std::path::{Path, PathBuf};
 
+use commitlog::directory::{
+    DELETED_DIRECTORY, META_FILE, PARTITION_METADATA_FILE, STRAY_DIRECTORY,
+};
 use commitlog::{Disk, EntryKind};
 use record::Offset;
 
@@ -38,10 +42,16 @@ impl Segment {
 /// The log files of one directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Partition {
+    /// The directory, below the root.
+    pub(super) directory: String,
+    /// All its files were looked at, not one that was named.
+    pub(super) is_whole: bool,
+    /// It says whose it is: a partition even where it holds no log.
+    pub(super) has_metadata: bool,
     /// Segments, ascending by offset.
     pub(super) segments: Vec<Segment>,
-    /// Paths of `.snapshot` files.
-    pub(super) snapshots: Vec<String>,
+    /// `.snapshot` files, ascending: the offset each stands at, and its path.
+    pub(super) snapshots: Vec<(Offset, String)>,
     /// Path of the leader epochs.
     pub(super) epochs: Option<String>,
 }
@@ -69,11 +79,17 @@ pub(super) async fn find<D: Disk>(
         let place = || root.join(&directory).display().to_string();
         let entries = disk.list(&directory).await;
         let entries = entries.map_err(|e| Failure::new(Exit::Io, format!("{}: {e}", place())))?;
-        let mut partition = Partition::default();
+        let is_whole = name.is_none();
+        let mut partition =
+            Partition { directory: directory.clone(), is_whole, ..Partition::default() };
         let mut below = Vec::new();
+        let is_data_directory = entries.iter().any(|entry| entry.name == META_FILE);
+        let is_aside =
+            |name: &str| is_data_directory && [STRAY_DIRECTORY, DELETED_DIRECTORY].contains(&name);
         for entry in entries {
             let path = join(&directory, &entry.name);
             match entry.kind {
+                EntryKind::Directory if is_aside(&entry.name) => {}
                 EntryKind::Directory if name.is_none() && depth_left > 0 => {
                     below.push((path, depth_left - 1));
                 }
@@ -87,6 +103,7 @@ pub(super) async fn find<D: Disk>(
         left.extend(below.into_iter().rev());
         if !partition.is_empty() {
             partition.segments.sort_by_key(|segment| segment.base);
+            partition.snapshots.sort();
             found.push(partition);
         }
     }
@@ -103,15 +120,18 @@ impl Partition {
     fn take(&mut self, path: String, name: &str, bytes: u64) {
         if let Some(base) = base_of(name, ".log") {
             self.segments.push(Segment { path, base, bytes });
-        } else if base_of(name, ".snapshot").is_some() {
-            self.snapshots.push(path);
+        } else if let Some(at) = base_of(name, ".snapshot") {
+            self.snapshots.push((at, path));
         } else if name == EPOCHS_FILE {
             self.epochs = Some(path);
+        } else if name == PARTITION_METADATA_FILE {
+            self.has_metadata = true;
         }
     }
 
     fn is_empty(&self) -> bool {
-        self.segments.is_empty() && self.snapshots.is_empty() && self.epochs.is_none()
+        let has_files = !self.segments.is_empty() || !self.snapshots.is_empty();
+        !has_files && self.epochs.is_none() && !self.has_metadata
     }
 }
 

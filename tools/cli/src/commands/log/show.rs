@@ -119,9 +119,21 @@ pub(super) struct ZeroTail<'a> {
     pub(super) bytes: u64,
 }
 
-/// Something wrong.
+/// Whether a finding is one too many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Severity {
+    /// Bytes that should be there are not, or not right.
+    Problem,
+    /// What a crash or a running node leaves: the next start sees to it.
+    Note,
+}
+
+/// Something wrong, or worth a word.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Finding {
+    /// How bad it is.
+    pub(super) severity: Severity,
     /// File.
     pub(super) file: String,
     /// Where in it.
@@ -135,7 +147,10 @@ pub(super) struct Finding {
 
 impl Finding {
     fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
-        let Self { file, position, problem, consequence } = self;
+        let Self { severity, file, position, problem, consequence } = self;
+        if *severity == Severity::Note {
+            write!(sink, "note: ")?;
+        }
         match position {
             Some(position) => writeln!(sink, "{file}: byte {position}: {problem}; {consequence}"),
             None => writeln!(sink, "{file}: {problem}; {consequence}"),
@@ -158,8 +173,10 @@ pub(super) struct Totals {
     pub(super) index_entries: u64,
     /// Snapshots of producers.
     pub(super) snapshots: u64,
-    /// Findings.
+    /// Findings that are problems.
     pub(super) problems: u64,
+    /// Findings that are none.
+    pub(super) notes: u64,
 }
 
 impl Totals {
@@ -172,16 +189,18 @@ impl Totals {
         self.index_entries += other.index_entries;
         self.snapshots += other.snapshots;
         self.problems += other.problems;
+        self.notes += other.notes;
     }
 }
 
 impl Show for Totals {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
-        let Self { segments, bytes, batches, records, index_entries, snapshots, problems } = self;
+        let Self { segments, bytes, batches, records, index_entries, snapshots, .. } = self;
+        let Self { problems, notes, .. } = self;
         writeln!(
             sink,
             "segments={segments} bytes={bytes} batches={batches} records={records} \
-             index_entries={index_entries} snapshots={snapshots} problems={problems}"
+             index_entries={index_entries} snapshots={snapshots} problems={problems} notes={notes}"
         )
     }
 }

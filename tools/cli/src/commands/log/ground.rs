@@ -1,0 +1,75 @@
+//! What the node that owns the files says of them.
+//!
+//! Owns the way from a path to its data directory, the checkpoints there and the process that holds it. Below a checkpoint
+//! a node believes that everything is on disk; above it, it checks at its next start and cuts what a crash tore. So the
+//! same bytes are damage on one side and a tail on the other. It changes nothing and takes no lock.
+
+use std::path::{Path, PathBuf};
+
+use commitlog::checkpoint::{CHECKPOINT_DIRECTORY, CheckpointEntry, DamagedCheckpoint};
+use commitlog::directory::{
+    COORDINATOR_DIRECTORY, DELETED_DIRECTORY, META_FILE, STRAY_DIRECTORY, read_topic_id,
+};
+use commitlog::{CheckpointMap, Disk};
+use record::{PartitionIndex, TopicId, TopicPartition};
+
+use super::files::Partition;
+use crate::exit::{Exit, Failure, Outcome};
+
+/// What is known beside the files themselves. By default nothing: they lie in no data directory.
+#[derive(Debug, Default)]
+pub(super) struct Ground {
+    checkpoints: Option<CheckpointMap>,
+    /// The process that holds the data directory, if one does.
+    pub(super) holder: Option<u32>,
+    /// Copies of a checkpoint that cannot be read.
+    pub(super) damaged: Vec<DamagedCheckpoint>,
+}
+
+impl Ground {
+    /// Reads the checkpoints; `disk` is rooted at the data directory.
+    pub(super) async fn load<D: Disk>(disk: &D, holder: Option<u32>) -> Outcome<Self> {
+        let loaded = CheckpointMap::load(disk).await;
+        let (checkpoints, damaged) =
+            loaded.map_err(|error| Failure::new(Exit::Io, error.to_string()))?;
+        Ok(Self { checkpoints: Some(checkpoints), holder, damaged })
+    }
+
+    /// Whether the files belong to a data directory.
+    pub(super) fn is_known(&self) -> bool {
+        self.checkpoints.is_some()
+    }
+
+    /// How far the log of a partition is known to be on disk; `None` where no checkpoint knows it.
+    pub(super) async fn entry<D: Disk>(
+        &self,
+        disk: &D,
+        root: &Path,
+        partition: &Partition,
+    ) -> Outcome<Option<CheckpointEntry>> {
+        let Some(checkpoints) = &self.checkpoints else { return Ok(None) };
+        let path = root.join(&partition.directory);
+        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        if name == COORDINATOR_DIRECTORY {
+            let log = TopicPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
+            return Ok(checkpoints.get(&log).copied());
+        }
+        let index = name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
+        let Some(index) = index else { return Ok(None) };
+        let id = read_topic_id(disk, &partition.directory).await;
+        let id = id.map_err(|e| Failure::new(Exit::Io, format!("{}: {e}", path.display())))?;
+        let log = id.map(|topic_id| TopicPartition { topic_id, partition: PartitionIndex(index) });
+        Ok(log.and_then(|log| checkpoints.get(&log).copied()))
+    }
+}
+
+/// The data directory that a path lies in; `None` for copies elsewhere, and for what a node has set aside.
+pub(super) fn data_directory(path: &Path) -> Option<PathBuf> {
+    let path = std::fs::canonicalize(path).ok()?;
+    let is_data =
+        |path: &&Path| path.join(META_FILE).is_file() && path.join(CHECKPOINT_DIRECTORY).is_dir();
+    let found = path.ancestors().find(is_data)?;
+    let below = path.strip_prefix(found).ok()?;
+    let is_aside = below.starts_with(STRAY_DIRECTORY) || below.starts_with(DELETED_DIRECTORY);
+    (!is_aside).then(|| found.to_owned())
+}
