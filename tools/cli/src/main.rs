@@ -116,6 +116,17 @@ mod tests {
     }
 
     #[test]
+    fn the_help_of_serve_says_what_each_of_its_exit_codes_means() {
+        let command = Cli::command();
+        let serve = command.find_subcommand("serve").unwrap();
+        let help = serve.get_after_help().unwrap().to_string();
+        for reason in node::ExitReason::ALL {
+            let line = format!("  {:<3}  {}", reason.number(), reason.meaning());
+            assert!(help.contains(&line), "{line}");
+        }
+    }
+
+    #[test]
     fn every_example_of_every_help_parses() {
         let mut count = 0;
         let mut left = vec![Cli::command()];

@@ -24,9 +24,18 @@ Examples:
 Every option, with its unit, bound and default: docs/operations.md. Flags win over --set, --set over
 the environment (CORELOG_NUM_PARTITIONS=3), the environment over the file.";
 
+/// What stands below the flags: examples, and every exit code with what it means.
+fn after_help() -> String {
+    let codes: String = ExitReason::ALL
+        .iter()
+        .map(|reason| format!("  {:<3}  {}\n", reason.number(), reason.meaning()))
+        .collect();
+    format!("{EXAMPLES}\n\nExit codes:\n{codes}\nWhat to do about each: docs/operations.md.")
+}
+
 /// Flags of `serve`.
 #[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = after_help())]
 pub(crate) struct ServeArgs {
     /// Options in TOML; without it every option has its default
     #[arg(short, long, value_name = "FILE")]
