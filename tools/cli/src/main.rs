@@ -8,14 +8,16 @@ mod client;
 mod commands;
 mod exit;
 mod lines;
+mod moment;
 mod output;
 mod partitioner;
 mod progress;
 mod record_line;
+mod yaml;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use client::ClientOptions;
 use exit::Outcome;
@@ -55,9 +57,25 @@ enum Command {
     Produce(commands::produce::ProduceArgs),
     /// Print the records of a topic
     Consume(commands::consume::ConsumeArgs),
+    /// Show where the partitions of a topic begin, end, or were at some time
+    Offsets(commands::offsets::OffsetsArgs),
+    /// Show the cluster and how clients reach its brokers
+    #[command(subcommand)]
+    Cluster(commands::cluster::ClusterCommand),
+    /// List the APIs and versions that a broker serves
+    Apis(commands::apis::ApisArgs),
+    /// Explain options and check configuration files, with no node running
+    #[command(subcommand)]
+    Config(commands::config::ConfigCommand),
     /// Read log files directly, with no node running
     #[command(subcommand)]
     Log(commands::log::LogCommand),
+    /// Find what keeps nodes from running and clients from reaching them, and say how to mend it
+    Doctor(commands::doctor::DoctorArgs),
+    /// Print the completion script of a shell
+    Completions(commands::manual::CompletionsArgs),
+    /// Print the manual page, or write all pages
+    Man(commands::manual::ManArgs),
     /// Print the version
     Version(OutputArgs),
 }
@@ -93,7 +111,14 @@ fn main() -> ExitCode {
         Command::Topic(command) => commands::topic::run(command),
         Command::Produce(args) => commands::produce::run(args),
         Command::Consume(args) => commands::consume::run(args),
+        Command::Offsets(args) => commands::offsets::run(args),
+        Command::Cluster(command) => commands::cluster::run(command),
+        Command::Apis(args) => commands::apis::run(args),
+        Command::Config(command) => commands::config::run(command),
         Command::Log(command) => commands::log::run(command),
+        Command::Doctor(args) => commands::doctor::run(args),
+        Command::Completions(args) => commands::manual::completions(args, Cli::command()),
+        Command::Man(args) => commands::manual::man(args, Cli::command()),
         Command::Version(args) => commands::version::run(args.output),
     };
     match outcome {
@@ -108,7 +133,6 @@ fn main() -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

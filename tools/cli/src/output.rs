@@ -1,4 +1,4 @@
-//! What goes to standard output: tables for people, JSON for programs, and nothing else.
+//! What goes to standard output: tables for people, JSON or YAML for programs, and nothing else.
 //!
 //! Owns the stream. A reader that goes away (`| head`) ends the command quietly: that is not an error of ours. Progress
 //! and errors go to standard error, never here.
@@ -8,6 +8,7 @@ use std::io::{self, BufWriter, StdoutLock, Write};
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
+use crate::yaml::write_document;
 
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -16,6 +17,8 @@ pub(crate) enum Format {
     Table,
     /// JSON, for programs.
     Json,
+    /// YAML, a document for each value.
+    Yaml,
 }
 
 /// Something that can be shown both ways.
@@ -49,6 +52,7 @@ impl Output {
         let result = match self.format {
             Format::Table => value.show_table(&mut self.sink),
             Format::Json => write_json_line(&mut self.sink, value),
+            Format::Yaml => write_document(&mut self.sink, value),
         };
         check(result)?;
         self.flush()

@@ -64,4 +64,23 @@ mod tests {
         check(b"12345678", 338_742_798, 6);
         check(&[0xff, 0x80, 0, 0xfe, 0x81], 1_700_763_136, 4);
     }
+
+    /// FNV-1a over the partitions of 10,000 keys, as Kafka 4.4's `BuiltInPartitioner.partitionForKey` gives them.
+    #[test]
+    fn ten_thousand_keys_land_where_java_puts_them() {
+        for (partitions, expected) in [
+            (1, 12_026_001_278_229_803_109),
+            (7, 1_826_712_417_030_481_966),
+            (12, 1_202_614_640_683_727_989),
+            (1_000, 15_610_727_223_728_420_029),
+        ] {
+            let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+            for number in 0..10_000_usize {
+                let key = format!("key-{number}-{}", "ä".repeat(number % 7));
+                hash ^= u64::from(partition_of_key(key.as_bytes(), partitions));
+                hash = hash.wrapping_mul(0x100_0000_01b3);
+            }
+            assert_eq!(hash, expected, "{partitions} partitions");
+        }
+    }
 }

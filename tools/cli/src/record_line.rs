@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
 use crate::output::write_json_line;
+use crate::yaml::write_document;
 
 /// How a record is printed.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub(crate) enum Layout {
     KeyAndValue(String),
     /// All of it, a JSON object a line.
     Json,
+    /// All of it, a YAML document a record.
+    Yaml,
 }
 
 /// A record as it was read.
@@ -70,12 +73,14 @@ pub(crate) fn write_record(
     layout: &Layout,
     record: &RecordLine<'_>,
 ) -> io::Result<()> {
-    if *layout == Layout::Json {
-        return write_json_line(sink, record);
-    }
-    if let Layout::KeyAndValue(separator) = layout {
-        sink.write_all(record.key.map_or(&[][..], |key| key.0))?;
-        sink.write_all(separator.as_bytes())?;
+    match layout {
+        Layout::Json => return write_json_line(sink, record),
+        Layout::Yaml => return write_document(sink, record),
+        Layout::KeyAndValue(separator) => {
+            sink.write_all(record.key.map_or(&[][..], |key| key.0))?;
+            sink.write_all(separator.as_bytes())?;
+        }
+        Layout::Value => {}
     }
     sink.write_all(record.value.map_or(&[][..], |value| value.0))?;
     sink.write_all(b"\n")

@@ -170,10 +170,46 @@ def console_codecs(context: Context) -> None:
         expect_equal(f"values, {codec}", out.splitlines(), values)
 
 
+def sessions(context: Context) -> str:
+    """Java's consumer reads in a fetch session, a batch a request, and closes it when it goes."""
+    topic = context.topic("java-sessions", 1)
+    count = 100
+    client = clients.producer(context.bootstrap, linger_ms=0)
+    for n in range(count):
+        # Flushed one by one: each record is a batch of its own.
+        client.produce(topic, f"value {n}", partition=0)
+        client.flush()
+    before = context.broker.metrics() if context.broker.launch.is_corelog else {}
+    out = context.tools.tool(
+        "console-consumer",
+        "--topic",
+        topic,
+        "--partition",
+        "0",
+        "--offset",
+        "earliest",
+        "--max-messages",
+        str(count),
+        "--timeout-ms",
+        "20000",
+        "--command-property",
+        "max.partition.fetch.bytes=100",
+    )
+    expect_equal("values", out.splitlines(), [f"value {n}" for n in range(count)])
+    if not before:
+        return "the reference has no such metric"
+    after = context.broker.metrics()
+    used = after["corelog_fetches_incremental_total"] - before["corelog_fetches_incremental_total"]
+    expect(used > count / 4, f"only {used} of some {count} fetches went on in a session")
+    expect_equal("sessions left", after["corelog_fetch_sessions"], before["corelog_fetch_sessions"])
+    return f"{used:.0f} incremental fetches"
+
+
 CHECKS: dict[str, Check] = {
     "java-topics": topics,
     "java-console": console,
     "java-get-offsets": get_offsets,
     **{f"java-perf-{codec}": perf(codec) for codec in CODECS},
     "java-console-codecs": console_codecs,
+    "java-sessions": sessions,
 }

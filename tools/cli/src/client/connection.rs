@@ -118,6 +118,11 @@ impl<P: Platform> Connection<P> {
         &self.address
     }
 
+    /// What the broker serves, as it told when the connection was opened.
+    pub(crate) fn served(&self) -> &[(i16, Versions)] {
+        &self.served
+    }
+
     /// The newest version of `api` that both know, and at most `version_max`.
     pub(crate) fn version(&self, api: ApiKey, version_max: i16) -> Result<i16, ClientError> {
         let ours = api.api().codec;

@@ -9,6 +9,7 @@
 
 mod address;
 mod admin;
+mod cluster;
 mod connection;
 mod consumer;
 mod error;
@@ -30,12 +31,13 @@ use wire::Request;
 
 pub(crate) use address::Address;
 pub(crate) use admin::{ConfigEntry, NewTopic};
+pub(crate) use cluster::{Broker, Cluster};
 pub(crate) use connection::{Answer, CallOptions, Connection};
 pub(crate) use consumer::{Consumer, Fetched};
 pub(crate) use error::ClientError;
 pub(crate) use metadata::{AutoCreate, Topic};
-pub(crate) use offsets::OffsetAt;
-pub(crate) use producer::{Acks, OutgoingRecord, Producer, ProducerOptions};
+pub(crate) use offsets::{FoundOffset, OffsetAt};
+pub(crate) use producer::{Acks, OutgoingHeaders, OutgoingRecord, Producer, ProducerOptions};
 
 use crate::exit::Outcome;
 

@@ -20,6 +20,19 @@ pub(crate) enum OffsetAt {
     Start,
     /// One past the last record that consumers may see.
     End,
+    /// The record with the largest timestamp.
+    MaxTimestamp,
+    /// The first record of this time, in Unix milliseconds, or later.
+    Time(i64),
+}
+
+/// An offset, and the time of the record there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FoundOffset {
+    /// The offset; -1 where no record is as was asked.
+    pub(crate) offset: Offset,
+    /// Unix milliseconds; -1 where it is not told.
+    pub(crate) timestamp: i64,
 }
 
 impl OffsetAt {
@@ -27,6 +40,15 @@ impl OffsetAt {
         match self {
             Self::Start => -2,
             Self::End => -1,
+            Self::MaxTimestamp => -3,
+            // What is below zero has a meaning of its own.
+            Self::Time(ms) => {
+                if ms < 0 {
+                    0
+                } else {
+                    ms
+                }
+            }
         }
     }
 }
@@ -39,6 +61,17 @@ impl<P: Platform> Client<P> {
         partitions: &[PartitionIndex],
         at: OffsetAt,
     ) -> Result<BTreeMap<PartitionIndex, Offset>, ClientError> {
+        let found = self.find_offsets(topic, partitions, at).await?;
+        Ok(found.into_iter().map(|(index, found)| (index, found.offset)).collect())
+    }
+
+    /// [`Client::offsets`] with the times of the records there.
+    pub(crate) async fn find_offsets(
+        &mut self,
+        topic: &mut Topic,
+        partitions: &[PartitionIndex],
+        at: OffsetAt,
+    ) -> Result<BTreeMap<PartitionIndex, FoundOffset>, ClientError> {
         let mut found = BTreeMap::new();
         let mut attempts = self.attempts();
         loop {
@@ -58,7 +91,7 @@ impl<P: Platform> Client<P> {
         topic: &Topic,
         partitions: &[PartitionIndex],
         at: OffsetAt,
-        found: &mut BTreeMap<PartitionIndex, Offset>,
+        found: &mut BTreeMap<PartitionIndex, FoundOffset>,
     ) -> Result<(), ClientError> {
         let mut by_leader: BTreeMap<NodeId, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for index in partitions.iter().filter(|index| !found.contains_key(index)) {
@@ -90,7 +123,8 @@ impl<P: Platform> Client<P> {
             for partition in answered {
                 let index = partition.partition_index;
                 ClientError::check(&topic.place(index), partition.error_code, None)?;
-                found.insert(index, partition.offset);
+                let (offset, timestamp) = (partition.offset, partition.timestamp.0);
+                found.insert(index, FoundOffset { offset, timestamp });
             }
         }
         match partitions.iter().find(|index| !found.contains_key(index)) {

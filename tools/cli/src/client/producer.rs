@@ -5,6 +5,7 @@
 //! already says so instead of appending it twice; without an identity (acks below all) a retry may append twice.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 use broker::Platform;
 use record::{Codec, NodeId, Offset, PartitionIndex, Timestamp, TopicId};
@@ -27,6 +28,8 @@ const BATCH_BYTES: usize = 512 << 10;
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 /// What a record adds to a batch besides key and value, at most.
 const RECORD_OVERHEAD_BYTES: usize = 32;
+/// What a header adds besides key and value, at most: two lengths.
+const HEADER_OVERHEAD_BYTES: usize = 10;
 /// The last Produce version that names topics, for brokers that do not tell ids.
 const PRODUCE_BY_NAME_MAX: i16 = 12;
 
@@ -74,12 +77,20 @@ pub(crate) struct OutgoingRecord {
     pub(crate) value: Option<Vec<u8>>,
     /// Unix milliseconds.
     pub(crate) timestamp: Timestamp,
+    /// Headers, in their order; the same list for many records.
+    pub(crate) headers: OutgoingHeaders,
 }
+
+/// Keys and values of headers.
+pub(crate) type OutgoingHeaders = Rc<[(String, String)]>;
 
 impl OutgoingRecord {
     fn bytes(&self) -> usize {
         let length = |part: &Option<Vec<u8>>| part.as_ref().map_or(0, Vec::len);
-        length(&self.key) + length(&self.value) + RECORD_OVERHEAD_BYTES
+        let header =
+            |(key, value): &(String, String)| key.len() + value.len() + HEADER_OVERHEAD_BYTES;
+        let headers: usize = self.headers.iter().map(header).sum();
+        length(&self.key) + length(&self.value) + headers + RECORD_OVERHEAD_BYTES
     }
 }
 

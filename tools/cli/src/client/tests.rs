@@ -211,7 +211,7 @@ const OPTIONS: ProducerOptions =
 
 fn value(text: &str) -> OutgoingRecord {
     let value = Some(text.as_bytes().to_vec());
-    OutgoingRecord { key: None, value, timestamp: Timestamp(1) }
+    OutgoingRecord { key: None, value, timestamp: Timestamp(1), headers: [].into() }
 }
 
 /// Produces `values` in one flush to a cluster that `spoil` was let loose on.

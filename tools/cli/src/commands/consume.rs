@@ -83,6 +83,7 @@ pub(crate) fn run(args: &ConsumeArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
     let layout = match (output.format(), &args.key_separator) {
         (Format::Json, _) => Layout::Json,
+        (Format::Yaml, _) => Layout::Yaml,
         (Format::Table, Some(separator)) => Layout::KeyAndValue(separator.clone()),
         (Format::Table, None) => Layout::Value,
     };

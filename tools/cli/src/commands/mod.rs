@@ -2,8 +2,14 @@
 //!
 //! Owns what they share: the executor that a command runs on.
 
+pub(crate) mod apis;
+pub(crate) mod cluster;
+pub(crate) mod config;
 pub(crate) mod consume;
+pub(crate) mod doctor;
 pub(crate) mod log;
+pub(crate) mod manual;
+pub(crate) mod offsets;
 pub(crate) mod produce;
 pub(crate) mod serve;
 pub(crate) mod topic;

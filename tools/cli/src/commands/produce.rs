@@ -13,7 +13,8 @@ use clap::Args;
 use record::{Codec, PartitionIndex, Timestamp};
 use serde::Serialize;
 
-use crate::client::{Acks, Client, OutgoingRecord, Producer, ProducerOptions};
+use crate::client::{Acks, Client, OutgoingHeaders, OutgoingRecord, Producer, ProducerOptions};
+use crate::commands::topic::parse_pair;
 use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lines::{LINE_BYTES_MAX, Lines, LinesError};
@@ -26,6 +27,7 @@ Examples:
   echo 'hello' | corelog produce orders
   corelog produce orders --file orders.txt --compression zstd
   printf 'a:1\\nb:2\\n' | corelog produce orders --key-separator :
+  corelog produce orders --file orders.txt --header source=import --header run=7
   corelog produce orders --file orders.txt -o json";
 
 /// Bytes of lines that are taken at once.
@@ -45,6 +47,9 @@ pub(crate) struct ProduceArgs {
     /// Write to this partition, instead of one chosen by the key as Java's producer does
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     partition: Option<i32>,
+    /// Put a header on every record; repeatable
+    #[arg(short = 'H', long = "header", value_name = "KEY=VALUE", value_parser = parse_pair)]
+    headers: Vec<(String, String)>,
     /// When a record counts as stored
     #[arg(short, long, value_enum, default_value = "all")]
     acks: Acks,
@@ -98,14 +103,15 @@ pub(crate) fn run(args: &ProduceArgs) -> Outcome {
         codec: args.compression,
         partition: args.partition.map(PartitionIndex),
     };
-    let separator = args.key_separator.as_deref();
+    let shape =
+        Shape { separator: args.key_separator.as_deref(), headers: args.headers.as_slice().into() };
     let mut summary = with_client(&args.cluster, async |client| {
-        produce(client, &args.topic, options, separator, &lines, &progress).await
+        produce(client, &args.topic, options, &shape, &lines, &progress).await
     })?;
     progress.finish();
     summary.ms = started.elapsed().as_millis();
     match args.output.output {
-        Format::Json => Output::new(Format::Json).show(&summary),
+        format @ (Format::Json | Format::Yaml) => Output::new(format).show(&summary),
         // For people it is a remark, not data: standard output stays free.
         Format::Table => {
             eprint!("corelog: {}: ", args.topic);
@@ -116,11 +122,17 @@ pub(crate) fn run(args: &ProduceArgs) -> Outcome {
     }
 }
 
+/// How a line becomes a record.
+struct Shape<'a> {
+    separator: Option<&'a str>,
+    headers: OutgoingHeaders,
+}
+
 async fn produce<'a, P: Platform>(
     client: &mut Client<P>,
     topic: &'a str,
     options: ProducerOptions,
-    separator: Option<&str>,
+    shape: &Shape<'_>,
     lines: &Lines,
     progress: &Progress,
 ) -> Outcome<Summary<'a>> {
@@ -132,7 +144,7 @@ async fn produce<'a, P: Platform>(
         for line in taken.lines {
             progress.add(line.len() as u64 + 1);
             bytes += line.len() as u64;
-            if producer.add(record(line, separator, now)) {
+            if producer.add(record(line, shape, now)) {
                 producer.flush().await?;
             }
         }
@@ -154,19 +166,20 @@ async fn produce<'a, P: Platform>(
     Ok(Summary { topic, records, bytes, ms: 0, partitions })
 }
 
-fn record(line: Vec<u8>, separator: Option<&str>, timestamp: Timestamp) -> OutgoingRecord {
-    let found = separator.and_then(|separator| {
+fn record(line: Vec<u8>, shape: &Shape<'_>, timestamp: Timestamp) -> OutgoingRecord {
+    let headers = OutgoingHeaders::clone(&shape.headers);
+    let found = shape.separator.and_then(|separator| {
         let separator = separator.as_bytes();
         let at = line.windows(separator.len()).position(|window| window == separator)?;
         Some((at, at + separator.len()))
     });
     let Some((key_end, value_start)) = found else {
-        return OutgoingRecord { key: None, value: Some(line), timestamp };
+        return OutgoingRecord { key: None, value: Some(line), timestamp, headers };
     };
     let value = line.get(value_start..).unwrap_or_default().to_vec();
     let mut key = line;
     key.truncate(key_end);
-    OutgoingRecord { key: Some(key), value: Some(value), timestamp }
+    OutgoingRecord { key: Some(key), value: Some(value), timestamp, headers }
 }
 
 fn input_failure(error: LinesError) -> Failure {
@@ -219,10 +232,13 @@ mod tests {
     #[test]
     fn a_line_is_split_at_the_first_separator() {
         let check = |line: &str, separator: Option<&str>, key: Option<&str>, value: &str| {
-            let record = record(line.as_bytes().to_vec(), separator, Timestamp(7));
+            let headers: OutgoingHeaders = [("h".to_owned(), "1".to_owned())].into();
+            let shape = Shape { separator, headers: OutgoingHeaders::clone(&headers) };
+            let record = record(line.as_bytes().to_vec(), &shape, Timestamp(7));
             let key = key.map(|key| key.as_bytes().to_vec());
             let value = Some(value.as_bytes().to_vec());
-            assert_eq!(record, OutgoingRecord { key, value, timestamp: Timestamp(7) }, "{line}");
+            let timestamp = Timestamp(7);
+            assert_eq!(record, OutgoingRecord { key, value, timestamp, headers }, "{line}");
         };
         check("a:b", None, None, "a:b");
         check("a:b:c", Some(":"), Some("a"), "b:c");

@@ -120,7 +120,7 @@ pub(crate) struct DeleteArgs {
     output: OutputArgs,
 }
 
-fn parse_pair(text: &str) -> Result<(String, String), String> {
+pub(super) fn parse_pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("`{text}` is not KEY=VALUE")),

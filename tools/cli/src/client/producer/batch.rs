@@ -2,7 +2,7 @@
 //!
 //! Owns the arithmetic of sequences. The bytes of a batch are `record`'s.
 
-use record::{BatchBuilder, Codec, NewRecord, Producer};
+use record::{BatchBuilder, Codec, Header, NewRecord, Producer};
 
 use super::OutgoingRecord;
 
@@ -10,11 +10,15 @@ use super::OutgoingRecord;
 pub(super) fn build(records: &[OutgoingRecord], codec: Codec, producer: Producer) -> Vec<u8> {
     let mut builder = BatchBuilder::new(codec).producer(producer);
     for record in records {
+        let headers = record.headers.iter();
+        let headers: Vec<Header<'_>> = headers
+            .map(|(key, value)| Header { key: key.as_bytes(), value: Some(value.as_bytes()) })
+            .collect();
         builder.append(&NewRecord {
             timestamp: record.timestamp,
             key: record.key.as_deref(),
             value: record.value.as_deref(),
-            headers: &[],
+            headers: &headers,
         });
     }
     builder.build()
@@ -46,6 +50,7 @@ mod tests {
             key: key.map(|key| key.as_bytes().to_vec()),
             value: Some(value.as_bytes().to_vec()),
             timestamp: Timestamp(timestamp),
+            headers: [("h".to_owned(), value.to_owned())].into(),
         };
         let records = [record(Some("k"), "a", 10), record(None, "b", 12)];
         let producer = Producer { id: ProducerId(7), epoch: ProducerEpoch(2), base_sequence: 40 };

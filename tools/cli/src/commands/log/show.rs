@@ -8,6 +8,7 @@ use record::{BatchHeader, Codec};
 use serde::Serialize;
 
 use crate::output::{Format, Show, write_json_line};
+use crate::yaml::write_document;
 
 /// Above the lines of [`BatchLine`].
 pub(super) const TABLE_HEADINGS: &str = "        BASE         LAST    POSITION      BYTES  RECORDS  CODEC   EPOCH      \
@@ -27,16 +28,28 @@ pub(super) enum Item<'a> {
 impl Item<'_> {
     /// Writes it as one line.
     pub(super) fn write(&self, sink: &mut dyn Write, format: Format) -> io::Result<()> {
-        match (format, self) {
-            (Format::Json, Self::Batch(batch)) => write_json_line(sink, batch),
-            (Format::Json, Self::ZeroTail(tail)) => write_json_line(sink, tail),
-            (Format::Json, Self::Finding(finding)) => write_json_line(sink, finding),
-            (Format::Table, Self::Batch(batch)) => batch.write(sink),
-            (Format::Table, Self::ZeroTail(tail)) => {
+        match self {
+            Self::Batch(batch) => write_item(sink, format, *batch, |sink| batch.write(sink)),
+            Self::ZeroTail(tail) => write_item(sink, format, *tail, |sink| {
                 writeln!(sink, "zeros from byte {} on: {} bytes", tail.position, tail.bytes)
+            }),
+            Self::Finding(finding) => {
+                write_item(sink, format, *finding, |sink| finding.write(sink))
             }
-            (Format::Table, Self::Finding(finding)) => finding.write(sink),
         }
+    }
+}
+
+fn write_item(
+    sink: &mut dyn Write,
+    format: Format,
+    item: &impl Serialize,
+    for_people: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    match format {
+        Format::Table => for_people(sink),
+        Format::Json => write_json_line(sink, item),
+        Format::Yaml => write_document(sink, item),
     }
 }
 

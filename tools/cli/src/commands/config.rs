@@ -1,0 +1,262 @@
+//! `corelog config`: what options mean, and whether a file is right. Needs no node.
+//!
+//! Owns the arguments and what is shown. The options are those of `broker::config` and of the topics; nothing is declared here.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use broker::config::{Config, KAFKA_BROKER_CONFIGS, OPTIONS, Sources, environment_name, option};
+use clap::{Args, Subcommand};
+use cluster::{Allowed, Built, ConfigType, TOPIC_CONFIGS, nearest, topic_config};
+use serde::Serialize;
+
+use crate::OutputArgs;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{Output, Show, Table};
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  corelog config explain fetch.max.bytes
+  corelog config explain retention.ms
+  corelog config explain max.message.bytes -o json";
+
+const CHECK_EXAMPLES: &str = "\
+Examples:
+  corelog config check corelog.toml
+  corelog config check corelog.toml -o json";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Say what an option of the node or of a topic does, with its unit, bound and default
+    Explain(ExplainArgs),
+    /// Check a file as serve would read it, with this shell's environment, and show what it sets
+    Check(CheckArgs),
+}
+
+/// Arguments of `explain`.
+#[derive(Debug, Args)]
+#[command(after_help = EXPLAIN_EXAMPLES)]
+pub(crate) struct ExplainArgs {
+    /// Key of the option; one of Kafka's names for it will do
+    key: String,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Arguments of `check`.
+#[derive(Debug, Args)]
+#[command(after_help = CHECK_EXAMPLES)]
+pub(crate) struct CheckArgs {
+    /// The file, in TOML
+    file: PathBuf,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// Runs the verb.
+pub(crate) fn run(command: &ConfigCommand) -> Outcome {
+    match command {
+        ConfigCommand::Explain(args) => explain(args),
+        ConfigCommand::Check(args) => check(args),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Explanations(Vec<Explanation>);
+
+/// One option.
+#[derive(Debug, Serialize)]
+struct Explanation {
+    key: &'static str,
+    /// `node`, `topic` or `kafka` (known, and of no use here).
+    scope: &'static str,
+    doc: String,
+    unit: &'static str,
+    allowed: String,
+    default: Option<&'static str>,
+    /// Whether it may change while the node runs.
+    dynamic: bool,
+    also: Vec<&'static str>,
+    environment: Option<String>,
+}
+
+impl Show for Explanations {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        for (place, one) in self.0.iter().enumerate() {
+            if place > 0 {
+                writeln!(sink)?;
+            }
+            writeln!(sink, "{} ({})", one.key, one.scope)?;
+            writeln!(sink, "  {}", one.doc)?;
+            let mut line = |name: &str, text: &str| match text {
+                "" => Ok(()),
+                text => writeln!(sink, "  {name:<12} {text}"),
+            };
+            line("unit", one.unit)?;
+            line("allowed", &one.allowed)?;
+            line("default", one.default.unwrap_or("none"))?;
+            line("changes", if one.dynamic { "while the node runs" } else { "at the next start" })?;
+            line("also", &one.also.join(", "))?;
+            line("environment", one.environment.as_deref().unwrap_or_default())?;
+        }
+        Ok(())
+    }
+}
+
+fn explain(args: &ExplainArgs) -> Outcome {
+    let key = args.key.as_str();
+    let found = explanations(key);
+    if !found.is_empty() {
+        return Output::new(args.output.output).show(&Explanations(found));
+    }
+    let nodes =
+        OPTIONS.iter().flat_map(|option| option.aliases.iter().chain([&option.key]).copied());
+    let all = nodes.chain(TOPIC_CONFIGS.iter().map(|config| config.name));
+    let failure = Failure::new(Exit::Refused, format!("{key}: unknown option"));
+    Err(match nearest(key, all) {
+        Some(like) => failure.advise(format!("did you mean {like}?")),
+        None => failure.advise("docs/operations.md lists them all"),
+    })
+}
+
+/// What goes by that key: an option of the node, one of topics, or both.
+fn explanations(key: &str) -> Vec<Explanation> {
+    let of_node = option(key).map(|option| Explanation {
+        key: option.key,
+        scope: "node",
+        doc: option.doc.to_owned(),
+        unit: option.unit.name(),
+        allowed: match (option.takes_auto, allowed_text(option.allowed, option.kind)) {
+            (true, text) => format!("auto, or {text}"),
+            (false, text) => text,
+        },
+        default: option.default,
+        dynamic: option.is_dynamic,
+        also: option.aliases.to_vec(),
+        environment: Some(environment_name(option.key)),
+    });
+    let of_topic = topic_config(key).map(|config| Explanation {
+        key: config.name,
+        scope: "topic",
+        doc: match config.built {
+            Built::Now => config.doc.to_owned(),
+            Built::Listed => format!("{} Stored and listed; nothing acts on it yet.", config.doc),
+            Built::Only(values) => {
+                format!("{} So far only: {}.", config.doc, values.join(", "))
+            }
+        },
+        unit: "",
+        allowed: allowed_text(config.allowed, config.kind),
+        default: Some(config.default),
+        dynamic: true,
+        also: config.broker_synonyms.to_vec(),
+        environment: None,
+    });
+    let of_kafka = KAFKA_BROKER_CONFIGS.iter().find(|config| config.name == key);
+    let of_kafka = of_kafka.map(|config| Explanation {
+        key: config.name,
+        scope: "kafka",
+        doc:
+            "An option of Kafka's that Corelog has no use for: it is listed, and refused in a file."
+                .to_owned(),
+        unit: "",
+        allowed: String::new(),
+        default: config.default,
+        dynamic: config.is_dynamic,
+        also: Vec::new(),
+        environment: None,
+    });
+    of_node.into_iter().chain(of_topic).chain(of_kafka).collect()
+}
+
+fn allowed_text(allowed: Allowed, kind: ConfigType) -> String {
+    match allowed {
+        Allowed::Range(low, high) => format!("{low} to {high}"),
+        Allowed::Fraction(low, high) => format!("{low} to {high}"),
+        Allowed::OneOf(words) => words.join(", "),
+        Allowed::ListOf(words) => format!("a list of {}", words.join(", ")),
+        Allowed::PartitionReplicas => "*, or partition:node, ...".to_owned(),
+        Allowed::Any if kind == ConfigType::Boolean => "true, false".to_owned(),
+        Allowed::Any => "text".to_owned(),
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: String,
+    set: Vec<SetLine>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct SetLine {
+    key: &'static str,
+    value: String,
+    place: String,
+}
+
+impl Show for Checked {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        writeln!(sink, "{}: right; every other option has its default", self.file)?;
+        let mut table = Table::new(&["OPTION", "VALUE", "SET AT"]);
+        for line in &self.set {
+            table.row(vec![line.key.to_owned(), line.value.clone(), line.place.clone()]);
+        }
+        table.write(sink)?;
+        for warning in &self.warnings {
+            writeln!(sink, "warning: {warning}")?;
+        }
+        Ok(())
+    }
+}
+
+fn check(args: &CheckArgs) -> Outcome {
+    let name = args.file.display().to_string();
+    let text = std::fs::read_to_string(&args.file).map_err(|error| Failure::io(&name, &error))?;
+    let environment = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let sources = Sources {
+        file: Some((name.clone(), text)),
+        environment: environment.collect(),
+        ..Sources::default()
+    };
+    let config = Config::load(&sources).map_err(|errors| {
+        Failure::new(Exit::Refused, errors.to_string())
+            .advise("corelog config explain KEY says what an option may be")
+    })?;
+    let set = config.settings.iter().filter_map(|(key, setting)| {
+        let is_set = setting.place != broker::config::Place::Default;
+        let value = setting.value.clone().unwrap_or_default();
+        is_set.then(|| SetLine { key, value, place: setting.place.to_string() })
+    });
+    Output::new(args.output.output).show(&Checked {
+        file: name,
+        set: set.collect(),
+        warnings: config.warnings.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_of_node_and_topic_is_explained() {
+        let keys = OPTIONS.iter().map(|option| option.key);
+        let keys = keys.chain(TOPIC_CONFIGS.iter().map(|config| config.name));
+        for key in keys {
+            let found = explanations(key);
+            assert!(found.iter().any(|one| one.key == key && !one.doc.is_empty()), "{key}");
+        }
+    }
+
+    #[test]
+    fn one_name_may_be_an_option_of_the_node_and_of_topics() {
+        let scopes = |key| explanations(key).iter().map(|one| one.scope).collect::<Vec<_>>();
+        assert_eq!(scopes("min.insync.replicas"), ["node", "topic"]);
+        assert_eq!(scopes("log.dirs"), ["node"]);
+        assert_eq!(scopes("ssl.protocol"), ["kafka"]);
+        assert_eq!(scopes("no.such.option"), [""; 0]);
+    }
+}

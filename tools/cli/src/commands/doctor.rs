@@ -1,0 +1,135 @@
+//! `corelog doctor`: looks for what keeps nodes from running and clients from reaching them, and names the fix.
+//!
+//! Owns the list of checks, their order and what is shown. It changes nothing but the probe file in the data directory.
+
+mod advertised;
+mod local;
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use crate::client::Client;
+use crate::commands::run as run_local;
+use crate::exit::{Exit, Failure, Outcome};
+use crate::output::{Output, Show};
+use crate::{ClusterArgs, OutputArgs};
+
+const EXAMPLES: &str = "\
+Examples:
+  corelog doctor
+  corelog doctor -b broker.example:9092
+  corelog doctor --machine --data-dir /var/lib/corelog
+  corelog doctor -o json";
+
+/// Arguments.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct DoctorArgs {
+    /// Check this machine alone: there is no node to ask yet
+    #[arg(long)]
+    machine: bool,
+    /// Check that a node could keep its data here
+    #[arg(short, long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Works, and may not be meant.
+    Warning,
+    /// Does not work.
+    Failed,
+}
+
+impl Verdict {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Failed => "FAILED",
+        }
+    }
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+struct Check {
+    name: &'static str,
+    verdict: Verdict,
+    /// What was found.
+    fact: String,
+    /// What to do about it.
+    fix: Option<String>,
+}
+
+impl Check {
+    fn ok(name: &'static str, fact: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Ok, fact: fact.into(), fix: None }
+    }
+
+    fn warning(name: &'static str, fact: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Warning, fact: fact.into(), fix: Some(fix.into()) }
+    }
+
+    fn failed(name: &'static str, fact: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { name, verdict: Verdict::Failed, fact: fact.into(), fix: Some(fix.into()) }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    checks: Vec<Check>,
+}
+
+impl Show for Report {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        for check in &self.checks {
+            writeln!(sink, "{:<8} {:<11} {}", check.verdict.name(), check.name, check.fact)?;
+            if let Some(fix) = &check.fix {
+                writeln!(sink, "{:<20} fix: {fix}", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Runs every check; fails if one has.
+pub(crate) fn run(args: &DoctorArgs) -> Outcome {
+    let mut output = Output::new(args.output.output);
+    let options = args.cluster.options()?;
+    let mut checks = local::checks(args.data_dir.as_deref());
+    // A client needs a ring of its own: without one the rest cannot be asked, and has been explained.
+    let is_needed = |check: &Check| ["io_uring", "memlock"].contains(&check.name);
+    let can_ask = !checks.iter().any(|check| is_needed(check) && check.verdict == Verdict::Failed);
+    if can_ask {
+        let root = args.data_dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        run_local(&root, async |platform| {
+            if args.data_dir.is_some() {
+                checks.push(local::disk_space(&platform).await);
+            }
+            if !args.machine {
+                let mut client = Client::new(platform, options.clone());
+                checks.extend(advertised::checks(&mut client, &options).await);
+            }
+            Ok(())
+        })?;
+    }
+    let failed = checks.iter().filter(|check| check.verdict == Verdict::Failed).count();
+    output.show(&Report { checks })?;
+    match failed {
+        0 => Ok(()),
+        1 => Err(Failure::new(Exit::Refused, "1 check failed")),
+        count => Err(Failure::new(Exit::Refused, format!("{count} checks failed"))),
+    }
+}

@@ -1,0 +1,250 @@
+//! The client commands as processes against a running node: what a person and a script see.
+
+#![expect(clippy::unwrap_used, reason = "a step that fails says where")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::OnceLock;
+
+const BINARY: &str = env!("CARGO_BIN_EXE_corelog");
+
+/// The node that the tests share; each has topics of its own there. The system ends it with us.
+struct Node {
+    kafka: String,
+    _child: Child,
+}
+
+fn data_dir() -> PathBuf {
+    std::env::temp_dir().join(format!("corelog-client-{}", std::process::id()))
+}
+
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(|| {
+        drop(std::fs::remove_dir_all(data_dir()));
+        // A shell that waits for the end of its input, which is the end of this process, however that comes.
+        let script = "\"$0\" serve --shards 1 --listen 127.0.0.1:0 --data-dir \"$1\" \
+                      --set admin.listen=none --set broker.rack=rack-7 & node=$!; \
+                      cat >/dev/null; kill -9 $node; rm -rf \"$1\"";
+        let mut child = Command::new("sh")
+            .args(["-c", script, BINARY])
+            .arg(data_dir())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let kafka = line.split_whitespace().find_map(|word| word.strip_prefix("kafka="));
+        Node { kafka: kafka.unwrap().to_owned(), _child: child }
+    })
+}
+
+/// Runs a command without a node.
+fn alone(args: &[&str]) -> Output {
+    Command::new(BINARY).args(args).stdin(Stdio::null()).output().unwrap()
+}
+
+/// Runs a command on the node with some input.
+fn with_input(args: &[&str], input: &str) -> Output {
+    let mut child = Command::new(BINARY)
+        .args(args)
+        .args(["-b", &node().kafka])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+/// What a command prints that must succeed.
+fn told(args: &[&str]) -> String {
+    ok(with_input(args, ""))
+}
+
+fn ok(output: Output) -> String {
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The code and the words of a command that must fail.
+fn failed(output: &Output) -> (i32, String) {
+    assert!(!output.status.success());
+    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
+    (output.status.code().unwrap(), said)
+}
+
+fn words(text: &str) -> Vec<Vec<&str>> {
+    text.lines().map(|line| line.split_whitespace().collect()).collect()
+}
+
+#[test]
+fn cluster_describe_tells_how_clients_reach_the_brokers() {
+    let port = node().kafka.rsplit(':').next().unwrap();
+    let table = told(&["cluster", "describe"]);
+    let lines = words(&table);
+    assert_eq!(lines[0][0], "cluster");
+    let cluster_id = lines[0][1];
+    assert_eq!(lines[1], ["BROKER", "HOST", "PORT", "RACK", "CONTROLLER"]);
+    assert_eq!(lines[2], ["1", "127.0.0.1", port, "rack-7", "yes"]);
+    assert_eq!(lines.len(), 3);
+    let json = told(&["cluster", "describe", "-o", "json"]);
+    let expected = format!(
+        "{{\"cluster_id\":\"{cluster_id}\",\"controller\":1,\"brokers\":[{{\"broker\":1,\
+         \"host\":\"127.0.0.1\",\"port\":{port},\"rack\":\"rack-7\"}}]}}\n"
+    );
+    assert_eq!(json, expected);
+    let yaml = told(&["cluster", "describe", "-o", "yaml"]);
+    let end = format!(
+        "controller: 1\nbrokers:\n  - broker: 1\n    host: \"127.0.0.1\"\n    port: {port}\n    rack: rack-7\n"
+    );
+    assert!(yaml.starts_with("---\ncluster_id: ") && yaml.ends_with(&end), "{yaml}");
+}
+
+#[test]
+fn apis_lists_what_the_broker_serves() {
+    let table = told(&["apis"]);
+    assert!(table.starts_with("KEY  API"), "{table}");
+    let row = |name: &str| table.lines().find(|line| line.contains(name)).unwrap().to_owned();
+    // What is advertised, though versions 0 to 2 are refused.
+    assert!(row(" Produce ").contains("0\u{2013}13"), "{table}");
+    assert!(row(" Fetch ").contains("4\u{2013}18"), "{table}");
+    let json = told(&["apis", "-o", "json"]);
+    let fetch = "{\"key\":1,\"name\":\"Fetch\",\"min_version\":4,\"max_version\":18,";
+    assert!(json.contains(fetch), "{json}");
+}
+
+#[test]
+fn offsets_finds_ends_and_times() {
+    told(&["topic", "create", "offsets-test", "--partitions", "2"]);
+    let produce = ["produce", "offsets-test", "--partition", "1"];
+    ok(with_input(&produce, "a\nb\nc\n"));
+    let ends = told(&["offsets", "offsets-test"]);
+    let expected = [
+        vec!["PARTITION", "EARLIEST", "LATEST", "BETWEEN"],
+        vec!["0", "0", "0", "0"],
+        vec!["1", "0", "3", "3"],
+    ];
+    assert_eq!(words(&ends), expected);
+    let found = |at: &str| {
+        let place = format!("--at={at}");
+        let json = told(&["offsets", "offsets-test", &place, "-p", "1", "-o", "json"]);
+        let offset = json.split("\"offset\":").nth(1).unwrap();
+        offset.split(',').next().unwrap().to_owned()
+    };
+    assert_eq!(found("earliest"), "0");
+    assert_eq!(found("latest"), "3");
+    assert_eq!(found("-1h"), "0");
+    assert_eq!(found("0"), "0");
+    assert_eq!(found("2026-01-01T00:00:00Z"), "0");
+    assert_eq!(found("9999-01-01"), "null");
+    let newest = told(&["offsets", "offsets-test", "--at", "max-timestamp"]);
+    let lines = words(&newest);
+    assert_eq!(lines[1], ["0", "none", "-"]);
+    assert_eq!(lines[2][0], "1");
+    assert!(lines[2][2].ends_with('Z'), "{newest}");
+    let (code, said) = failed(&with_input(&["offsets", "offsets-test", "-p", "7"], ""));
+    assert!(code == 1 && said.contains("offsets-test-7: no such partition"), "{said}");
+    let (code, said) = failed(&with_input(&["offsets", "offsets-test", "--at", "soon"], ""));
+    assert!(code == 2 && said.contains("-15m"), "{said}");
+    let (code, said) = failed(&with_input(&["offsets", "no-such-topic"], ""));
+    assert!(code == 1 && said.contains("no-such-topic"), "{said}");
+}
+
+#[test]
+fn config_explain_needs_no_node_and_helps_with_spelling() {
+    let text = ok(alone(&["config", "explain", "fetch.max.bytes"]));
+    for fact in ["bytes", "1024 to 2147483647", "57671680", "CORELOG_FETCH_MAX_BYTES"] {
+        assert!(text.contains(fact), "{fact}: {text}");
+    }
+    let yaml = ok(alone(&["config", "explain", "log.dirs", "-o", "yaml"]));
+    assert!(yaml.contains("key: data.dir") && yaml.contains("- log.dirs"), "{yaml}");
+    let (code, said) = failed(&alone(&["config", "explain", "fetch.max.byte"]));
+    assert!(code == 1 && said.contains("did you mean fetch.max.bytes?"), "{said}");
+}
+
+#[test]
+fn config_check_tells_every_error_with_its_line_and_writes_nothing() {
+    let file = std::env::temp_dir().join(format!("corelog-check-{}.toml", std::process::id()));
+    let path = file.to_str().unwrap();
+    std::fs::write(&file, "num.partitions = 3\nnode.id = -5\nfetch.max.byte = 1\n").unwrap();
+    let (code, said) = failed(&alone(&["config", "check", path]));
+    assert_eq!(code, 1);
+    for fact in [":2: ", "node.id", ":3: ", "did you mean fetch.max.bytes"] {
+        assert!(said.contains(fact), "{fact}: {said}");
+    }
+    std::fs::write(&file, "num.partitions = 3\n").unwrap();
+    let text = ok(alone(&["config", "check", path]));
+    let lines = words(&text);
+    assert_eq!(lines[1], ["OPTION", "VALUE", "SET", "AT"]);
+    assert_eq!(lines[2][..2], ["num.partitions", "3"]);
+    assert!(lines[2][2].ends_with(".toml:1"), "{text}");
+    std::fs::remove_file(&file).unwrap();
+    let (code, said) = failed(&alone(&["config", "check", path]));
+    assert!(code == 6 && said.contains("No such file"), "{said}");
+}
+
+#[test]
+fn produce_puts_headers_on_every_record() {
+    let produce = ["produce", "headers-test", "-H", "source=import", "--header", "empty="];
+    ok(with_input(&produce, "a\nb\n"));
+    let json = told(&["consume", "headers-test", "-n", "2", "-o", "json"]);
+    let expected = "\"headers\":[{\"key\":\"source\",\"value\":\"import\"},{\"key\":\"empty\",\"value\":\"\"}]";
+    assert_eq!(json.matches(expected).count(), 2, "{json}");
+    let (code, said) = failed(&with_input(&["produce", "headers-test", "-H", "novalue"], ""));
+    assert!(code == 2 && said.contains("KEY=VALUE"), "{said}");
+}
+
+#[test]
+fn doctor_finds_a_node_well_and_names_what_is_wrong() {
+    told(&["topic", "create", "doctor-test"]);
+    let text = told(&["doctor"]);
+    for fact in ["io_uring", "memlock", "nofile", "clock", "bootstrap", "this machine only", "skew"]
+    {
+        assert!(text.contains(fact), "{fact}: {text}");
+    }
+    let data_dir = data_dir().join("doctor");
+    let output = alone(&["doctor", "--machine", "-d", data_dir.to_str().unwrap(), "-o", "json"]);
+    let json = String::from_utf8(output.stdout).unwrap();
+    let named = "\"name\":\"data.dir\",\"verdict\":";
+    assert!(json.contains(named) && json.contains("\"name\":\"disk\""), "{json}");
+    assert!(!json.contains("bootstrap"), "{json}");
+    // Nobody listens at port 1.
+    let output = alone(&["doctor", "-b", "127.0.0.1:1"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("FAILED   bootstrap") && text.contains("fix: start a node"), "{text}");
+}
+
+#[test]
+fn shells_and_man_are_told_of_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = ok(alone(&["completions", shell]));
+        for word in ["doctor", "describe", "bootstrap-server"] {
+            assert!(script.contains(word), "{shell}: {word}");
+        }
+    }
+    assert!(ok(alone(&["man"])).contains(".TH corelog 1"));
+    let dir = std::env::temp_dir().join(format!("corelog-man-{}", std::process::id()));
+    ok(alone(&["man", "--dir", dir.to_str().unwrap()]));
+    for page in ["corelog.1", "corelog-serve.1", "corelog-topic-create.1", "corelog-doctor.1"] {
+        let text = std::fs::read_to_string(dir.join(page)).unwrap();
+        assert!(text.contains(".SH NAME"), "{page}");
+    }
+    std::fs::remove_dir_all(&dir).unwrap();
+}
+
+#[test]
+fn yaml_carries_whole_records() {
+    ok(with_input(&["produce", "yaml-test", "-k", ":"], "key:yes\n"));
+    let yaml = told(&["consume", "yaml-test", "-n", "1", "-o", "yaml"]);
+    assert!(yaml.starts_with("---\ntopic: yaml-test\npartition: 0\noffset: 0\n"), "{yaml}");
+    assert!(yaml.contains("\nkey: key\nvalue: \"yes\"\nheaders: []\n"), "{yaml}");
+}
