@@ -180,6 +180,7 @@ fn plan_of<P: Platform, M: Mesh<Message>>(
         bytes_max: at_least_zero(request.max_bytes).min(call.shard.fetch_bytes_max()),
         wait_max: wait_of(request),
         entries,
+        memory: call.memory.clone(),
     }
 }
 

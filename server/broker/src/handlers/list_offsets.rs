@@ -32,7 +32,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
         _ => Isolation::ReadUncommitted,
     };
     let (entries, mut answers) = plan(call, request);
-    answers.extend(call.shard.list_offsets(isolation, entries).await);
+    answers.extend(call.shard.list_offsets(isolation, entries, call.memory.as_ref()).await);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());
     let mut answers = answers.into_iter();

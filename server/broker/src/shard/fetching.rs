@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -48,6 +49,8 @@ pub struct FetchPlan {
     pub wait_max: Duration,
     /// The partitions and their owners, in the order of the request.
     pub entries: Vec<(ShardIndex, FetchEntry)>,
+    /// What the request takes in memory, where that is counted.
+    pub(crate) memory: Option<Rc<HeldMemory>>,
 }
 
 impl FetchPlan {
@@ -118,7 +121,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             let slots: Vec<EntrySlot> = entries.iter().map(|entry| entry.slot).collect();
             let call = FetchCall { isolation: plan.isolation, bytes_max, entries };
             self.metrics().forwarded_requests.increment();
-            calls.push((slots, self.caller().call(owner.into(), Request::Fetch(call)).await));
+            let (request, memory) = (Request::Fetch(call), plan.memory.clone());
+            calls.push((slots, self.caller().call_with(owner.into(), request, memory).await));
         }
         let mine = mine.into_iter().map(|(_, entry)| entry).collect();
         let call = FetchCall { isolation: plan.isolation, bytes_max, entries: mine };

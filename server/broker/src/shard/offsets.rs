@@ -2,6 +2,8 @@
 //!
 //! Owns LO-1 and LO-2 for the partitions of this core, and the way to those of others.
 
+use std::rc::Rc;
+
 use partition::{Isolation, Latest};
 use record::{LeaderEpoch, Offset, ShardIndex, Timestamp};
 
@@ -10,6 +12,7 @@ use crate::calls::{
     Request,
 };
 use crate::drivers::partition::PartitionDriver;
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::{FetchRefusal, ListOffsetsRefusal};
@@ -24,11 +27,13 @@ const NOTHING: ListedOffset = ListedOffset {
 };
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
-    /// Looks up offsets wherever the partitions are. Order: ascending by slot.
-    pub async fn list_offsets(
+    /// Looks up offsets wherever the partitions are; the request takes `memory` until all owners have answered. Order: ascending
+    /// by slot.
+    pub(crate) async fn list_offsets(
         &self,
         isolation: Isolation,
         entries: Vec<(ShardIndex, ListOffsetsEntry)>,
+        memory: Option<&Rc<HeldMemory>>,
     ) -> Vec<ListOffsetsAnswer> {
         let mut answers = Vec::with_capacity(entries.len());
         for (owner, entries) in group_by_owner(entries) {
@@ -39,7 +44,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 continue;
             }
             self.metrics().forwarded_requests.increment();
-            match self.caller().ask(owner.into(), Request::ListOffsets(call)).await {
+            let request = Request::ListOffsets(call);
+            match self.caller().ask_with(owner.into(), request, memory.cloned()).await {
                 Ok(Reply::ListOffsets(theirs)) => answers.extend(theirs),
                 Ok(_) | Err(_) => answers.extend(slots.into_iter().map(|slot| {
                     let outcome = Err(FetchRefusal::NotLeader.into());

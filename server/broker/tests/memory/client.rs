@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use record::{Offset, PartitionIndex, TopicId};
 use wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
@@ -167,13 +168,39 @@ pub(crate) fn produced(bytes: &[u8]) -> Vec<(ErrorCode, i64)> {
 
 /// Asks for the end of a partition.
 pub(crate) fn end_of(topic: Topic, partition: i32) -> ListOffsetsRequest<'static> {
-    let partition = ListOffsetsPartition {
-        partition_index: PartitionIndex(partition),
+    ends_of(topic, std::iter::once(partition))
+}
+
+/// Asks for the ends of partitions.
+pub(crate) fn ends_of(
+    topic: Topic,
+    partitions: impl Iterator<Item = i32>,
+) -> ListOffsetsRequest<'static> {
+    let partitions = partitions.map(|index| ListOffsetsPartition {
+        partition_index: PartitionIndex(index),
         timestamp: -1,
         ..Default::default()
-    };
-    let topic = ListOffsetsTopic { name: topic.name.into(), partitions: vec![partition] };
+    });
+    let topic = ListOffsetsTopic { name: topic.name.into(), partitions: partitions.collect() };
     ListOffsetsRequest { topics: vec![topic], ..Default::default() }
+}
+
+/// Asks for the records of partitions, without waiting for any.
+pub(crate) fn fetch_of(
+    topic: Topic,
+    partitions: impl Iterator<Item = i32>,
+) -> FetchRequest<'static> {
+    let partitions = partitions.map(|index| FetchPartition {
+        partition: PartitionIndex(index),
+        partition_max_bytes: 1 << 20,
+        ..Default::default()
+    });
+    let topic = FetchTopic {
+        topic: topic.name.into(),
+        topic_id: topic.id,
+        partitions: partitions.collect(),
+    };
+    FetchRequest { min_bytes: 1, max_bytes: 1 << 20, topics: vec![topic], ..Default::default() }
 }
 
 /// What [`end_of`] is answered.

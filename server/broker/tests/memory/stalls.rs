@@ -5,7 +5,7 @@ use std::time::Duration;
 use wire::ErrorCode;
 use wire::produce::ProduceRequest;
 
-use crate::client::{Heard, VERSION, produce_of, produced};
+use crate::client::{Client, Heard, Topic, VERSION, ends_of, fetch_of, produce_of, produced};
 use crate::node::{Node, batch};
 use crate::world::World;
 
@@ -14,18 +14,33 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[test]
 fn what_was_sent_to_a_core_that_stands_still_stays_counted_after_its_clients_have_left() {
+    let large = batch(900_000);
+    check_stays_counted(|client, topic, partition| client.send_batch(topic, partition, &large));
+    // The others do not exist: the other core is asked for one.
+    let many = 40_000;
+    check_stays_counted(|client, topic, partition| {
+        let partitions = std::iter::once(partition).chain(10..many);
+        client.send(7, &ends_of(topic, partitions));
+    });
+    check_stays_counted(|client, topic, partition| {
+        let partitions = std::iter::once(partition).chain(10..many);
+        client.send(11, &fetch_of(topic, partitions));
+    });
+}
+
+/// Two clients send a request that takes more than half of the memory for requests, and leave.
+fn check_stays_counted(send: impl Fn(&mut Client, Topic, i32)) {
     World::run(|world| async move {
         let node = Node::start(&world, 2, &["request.memory.bytes=1048576"]).await;
         let (topic, on) = node.topic("orders", 2).await;
         world.stand_still(1);
-        let large = batch(900_000);
         let mut leaving: Vec<_> = (0..2).map(|_| node.connect(0)).collect();
-        leaving.iter_mut().for_each(|client| client.send_batch(topic, on[1], &large));
+        leaving.iter_mut().for_each(|client| send(client, topic, on[1]));
         world.sleep(AT_ONCE).await;
         drop(leaving);
         world.sleep(Duration::from_secs(30)).await;
         let mut other = node.connect(0);
-        other.send_batch(topic, on[0], &large);
+        other.send_batch(topic, on[0], &batch(900_000));
         let early = world.within(Duration::from_secs(20), other.hear()).await;
         assert_eq!(early, None, "the bound is passed twice, and there is room for more");
         world.go_on(1);
