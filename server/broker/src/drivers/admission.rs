@@ -33,7 +33,8 @@ pub struct Terms {
     pub acks: Option<Acks>,
     /// How long the answer may wait for safety.
     pub timeout: Duration,
-    /// Monotonic time when that is over, counted from the request's arrival. The cores of a node share the clock.
+    /// Monotonic time when that is over, counted from when those before it on its connection had been served. The cores of a node
+    /// share the clock.
     pub deadline: Duration,
     /// Whether the request's version can carry zstd.
     pub zstd: ZstdAllowed,

@@ -62,7 +62,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     let terms = Terms {
         acks: acks.clone().unwrap_or_default(),
         timeout,
-        deadline: call.context.stages.received.saturating_add(timeout),
+        deadline: call.shard.platform().monotonic().saturating_add(timeout),
         zstd: if version < ZSTD_VERSION { ZstdAllowed::No } else { ZstdAllowed::Yes },
     };
     let plan = plan(&call, &request, &body, acks.err());

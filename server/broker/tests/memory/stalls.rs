@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use wire::ErrorCode;
+use wire::fetch::FetchRequest;
 use wire::produce::ProduceRequest;
 
 use crate::client::{Client, Heard, Topic, VERSION, ends_of, fetch_of, produce_of, produced};
@@ -81,6 +82,26 @@ fn a_partition_whose_disk_stands_still_stops_no_other_and_appends_nothing_too_la
         world.disk().release();
         world.sleep(AT_ONCE).await;
         assert_eq!(other.append(topic, slow, &batch(100)).await, (ErrorCode::None, 67));
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_produce_behind_a_long_poll_has_its_whole_time_when_its_turn_comes() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &[]).await;
+        let (topic, on) = node.topic("orders", 1).await;
+        let mut client = node.connect(0);
+        let poll = fetch_of(topic, std::iter::once(0));
+        client.send(11, &FetchRequest { max_wait_ms: 3000, ..poll });
+        world.disk().hold("orders-0/");
+        let records = batch(100);
+        let request = produce_of(topic, &on, &records);
+        client.send(VERSION, &ProduceRequest { timeout_ms: 2000, ..request });
+        world.sleep(Duration::from_millis(3500)).await;
+        world.disk().release();
+        assert!(matches!(client.hear().await, Heard::Frame(_)));
+        assert_eq!(client.produced().await, (ErrorCode::None, 0));
         node.stop().await;
     });
 }
