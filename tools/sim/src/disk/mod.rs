@@ -8,8 +8,8 @@
 //! crash: unsynced writes  any subset lost,   the same            the same                   any subset of unsynced
 //!                         each torn at 512 B                                                creates, renames, removes
 //! crash: file length      as before, or up to any unsynced write's end; beyond the last sync zeros or garbage
-//! bit rot below the sync  yes                yes                 yes, in worlds without rot in a .log     no
-//! tampering while down    no                 deleted, zeroed, random, cut, extended         no
+//! bit rot below the sync  yes                while down          while down, without rot in a .log        no
+//! tampering while down    no                 deleted, zeroed, random, cut, extended, entries wrong           no
 //! read error (EIO)        yes                yes                 yes                        -
 //! write, sync error       yes                yes                 yes                        create, rename, sync
 //! failed sync             covered sectors may never reach the device, whatever later syncs say; reads of the running process

@@ -153,6 +153,39 @@ impl LogModel {
         records.into_iter().find(|(stamp, offset, _)| *stamp >= target && *offset < end)
     }
 
+    /// Whether a look-up for `target` may answer so: with the first record that is right, or with an earlier one that is damaged
+    /// on disk and still in memory.
+    pub(super) fn may_be_first_at(
+        &self,
+        target: i64,
+        end: i64,
+        found: Option<(i64, i64, i32)>,
+    ) -> Verdict {
+        let mut first_right = None;
+        for batch in &self.batches {
+            for (offset, stamp) in (batch.base..).zip(batch.draft.timestamps.iter()) {
+                if *stamp < target || offset >= end {
+                    continue;
+                }
+                let record = Some((*stamp, offset, batch.epoch));
+                if found == record && (batch.is_rotten || first_right.is_none()) {
+                    return Ok(());
+                }
+                if !batch.is_rotten {
+                    first_right = first_right.or(record);
+                }
+            }
+            if first_right.is_some() {
+                break;
+            }
+        }
+        if found.is_none() && first_right.is_none() {
+            return Ok(());
+        }
+        let detail = format!("time {target} below {end}: {found:?}, model {first_right:?}");
+        broken("look-ups by time are exact", detail)
+    }
+
     /// The largest timestamp below `end` and the first record that has it; `None` where no record has one.
     pub(super) fn largest(&self, end: i64) -> Option<(i64, i64)> {
         let records = self.batches.iter().flat_map(|batch| {

@@ -64,11 +64,13 @@ fn spoil_small_files(world: &World, disk: &SimDisk) {
     }
 }
 
-/// Deletes, zeroes, cuts, extends or fills one file with chance.
+/// Deletes, zeroes, cuts, extends or fills one file with chance, flips a bit of it, or makes one of its entries wrong.
 fn spoil(world: &World, disk: &SimDisk, path: &str) {
     world.is_untouched.set(false);
     let mut bytes = disk.peek(path).unwrap_or_default();
-    match world.chance(|prng| prng.below(6)) {
+    // The file of leader epochs has no checksum: one digit that changed makes another list that is as plausible.
+    let has_checksum = !path.ends_with("leader-epoch-checkpoint");
+    match world.chance(|prng| prng.below(if has_checksum { 8 } else { 5 })) {
         0 => return disk.erase(path),
         1 => bytes.fill(0),
         2 => world.chance(|prng| prng.fill(&mut bytes)),
@@ -78,11 +80,43 @@ fn spoil(world: &World, disk: &SimDisk, path: &str) {
             world.chance(|prng| prng.fill(&mut more));
             bytes.extend_from_slice(&more);
         }
+        6 => {
+            let bit = world.chance(|prng| prng.index(bytes.len().max(1) * 8));
+            bytes.get_mut(bit / 8).into_iter().for_each(|byte| *byte ^= 1 << (bit % 8));
+        }
+        7 => misplace(world, path, &mut bytes),
         // Plausible and wrong: the positions or times of two entries changed places.
         _ if bytes.len() >= 24 => bytes.rotate_left(4),
         _ => bytes.clear(),
     }
     disk.poke(path, bytes);
+}
+
+/// Makes one entry of an index wrong and leaves their order as it was: no look at the file alone can tell.
+fn misplace(world: &World, path: &str, bytes: &mut [u8]) {
+    let entry_bytes = if path.ends_with(".timeindex") { 12 } else { 8 };
+    let entries: Vec<usize> = (0..bytes.len() / entry_bytes).map(|at| at * entry_bytes).collect();
+    if entries.is_empty() {
+        return;
+    }
+    let entry = world.chance(|prng| *prng.pick(&entries));
+    // The last four bytes of an entry: a position, or a relative offset.
+    let number_of = |bytes: &[u8], entry: usize| {
+        let (_, field) = bytes.get(entry..entry + entry_bytes)?.split_last_chunk::<4>()?;
+        Some(u64::from(u32::from_be_bytes(*field)))
+    };
+    let before = entry.checked_sub(entry_bytes).and_then(|before| number_of(bytes, before));
+    let after = number_of(bytes, entry + entry_bytes).unwrap_or(u64::from(u32::MAX));
+    let lowest = before.map_or(0, |before| before + 1);
+    if lowest >= after {
+        return;
+    }
+    // Mostly close to the truth, where it misleads and is not seen to.
+    let truth = number_of(bytes, entry).unwrap_or(lowest);
+    let near = world.chance(|prng| prng.between(truth.saturating_sub(400), truth + 400));
+    let wrong = near.clamp(lowest, after - 1);
+    let field = u32::try_from(wrong).expect("below an entry of 32 bits").to_be_bytes();
+    bytes[entry + entry_bytes - 4..entry + entry_bytes].copy_from_slice(&field);
 }
 
 /// Flips one bit of a batch that a checkpoint covers, late ones first; does nothing where there is none.
