@@ -63,12 +63,12 @@ impl<'a> NewTopic<'a> {
     }
 }
 
-/// Whether to create, or only to say what would happen.
+/// Whether to make the change, or only to say what would happen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Intent {
-    /// Create.
-    Create,
-    /// Check everything, create nothing.
+    /// Make it.
+    Apply,
+    /// Check everything, change nothing.
     ValidateOnly,
 }
 
@@ -219,7 +219,7 @@ impl Image {
             };
             let name = String::from(topic.name);
             let result = result.map(|(created, records)| {
-                if request.intent == Intent::Create {
+                if request.intent == Intent::Apply {
                     decision.records.extend(records);
                 }
                 created
@@ -248,7 +248,7 @@ impl Image {
         taken.partition_count += replicas.len();
         taken.forms.extend(form.map(|form| (form, String::from(topic.name))));
         let created = CreatedTopic {
-            id: if request.intent == Intent::Create { id } else { TopicId::ZERO },
+            id: if request.intent == Intent::Apply { id } else { TopicId::ZERO },
             partition_count: replicas.len(),
             replication_factor: replicas.first().map_or(0, Vec::len),
             configs: self.describe_topic_configs(request.node, &configs, broker, None),

@@ -13,9 +13,9 @@ use alloc::vec::Vec;
 
 use record::NodeId;
 
-use crate::ConfigType;
 use crate::image::{Image, Topic};
-use crate::topic_config::{TOPIC_CONFIGS, TopicConfig, TopicSettings, topic_config};
+use crate::topic_config::{Built, TOPIC_CONFIGS, TopicConfig, TopicSettings, topic_config};
+use crate::{Allowed, ConfigType};
 
 /// Where a value comes from, with Kafka's number for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,10 +42,14 @@ impl ConfigSource {
 }
 
 /// One option of the broker, as this node has it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct BrokerConfig {
     /// Its type.
     pub kind: ConfigType,
+    /// What a value must satisfy.
+    pub allowed: Allowed,
+    /// How much of it is built.
+    pub built: Built,
     /// What holds where nobody set it; `None` for none.
     pub default: Option<Arc<str>>,
     /// What this node's file, environment or command line says.
@@ -124,7 +128,9 @@ impl Image {
         })
     }
 
-    fn broker_value<'a>(
+    /// What holds of a broker's option on this node; `None` for no value.
+    #[must_use]
+    pub fn broker_value<'a>(
         &'a self,
         node: NodeId,
         name: &str,

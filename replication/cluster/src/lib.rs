@@ -14,6 +14,7 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
+mod alter_configs;
 mod apply;
 mod config_value;
 mod cow;
@@ -33,6 +34,10 @@ mod testing;
 
 use alloc::vec::Vec;
 
+pub use alter_configs::{
+    ALTERED_BYTES_MAX, AlterConfigs, AlterRefusal, ConfigChange, ConfigEdit, ConfigOperation,
+    ConfigTarget,
+};
 pub use apply::{ApplyError, FEATURE_LEVEL_KNOWN};
 pub use config_value::{
     Allowed, CONFIG_VALUE_BYTES_MAX, ConfigRefusal, ConfigType, check_value, excerpt, list_items,
@@ -59,7 +64,7 @@ pub use registration::{
 };
 pub use topic_config::{
     Accepted, Built, TOPIC_CONFIGS, TOPIC_CONFIGS_REMOVED, TopicConfig, TopicSettings,
-    check_topic_config, topic_config,
+    check_topic_config, topic_config, topic_config_behind,
 };
 pub use topic_name::{
     INTERNAL_TOPICS, METADATA_TOPIC, NameRefusal, TOPIC_NAME_BYTES_MAX, check_topic_name,

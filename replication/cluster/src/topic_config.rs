@@ -81,9 +81,21 @@ pub fn check_topic_config<'a>(
     };
     let name = config.name;
     let value = value.ok_or(ConfigRefusal::Null { name })?;
-    let value = check_value(name, config.kind, config.allowed, value)?;
-    if let Built::Only(supported) = config.built {
-        let is_supported = match config.kind {
+    let value = check_built_value(name, config.kind, (config.allowed, config.built), value)?;
+    Ok(Accepted::Keep { name, value })
+}
+
+/// [`check_value`], and whether what the value asks for is built: the one check of a topic's configuration and of the broker's
+/// default for it.
+pub(crate) fn check_built_value<'a>(
+    name: &'static str,
+    kind: ConfigType,
+    (allowed, built): (Allowed, Built),
+    value: &'a str,
+) -> Result<&'a str, ConfigRefusal> {
+    let value = check_value(name, kind, allowed, value)?;
+    if let Built::Only(supported) = built {
+        let is_supported = match kind {
             ConfigType::Boolean => supported.iter().any(|word| word.eq_ignore_ascii_case(value)),
             _ => supported.contains(&value),
         };
@@ -91,7 +103,13 @@ pub fn check_topic_config<'a>(
             return Err(ConfigRefusal::NotBuilt { name, value: excerpt(value), supported });
         }
     }
-    Ok(Accepted::Keep { name, value })
+    Ok(value)
+}
+
+/// The topic configuration that falls back on this broker option.
+#[must_use]
+pub fn topic_config_behind(broker_option: &str) -> Option<&'static TopicConfig> {
+    TOPIC_CONFIGS.iter().find(|row| row.broker_synonyms.contains(&broker_option))
 }
 
 /// The configurations that the data path reads, as numbers.

@@ -13,7 +13,7 @@ const DEFAULTS: CreateDefaults =
     CreateDefaults { partition_count: 3, replication_factor: 1, partitions_max: 1_000 };
 
 fn request(topics: Vec<NewTopic<'_>>) -> CreateTopics<'_> {
-    CreateTopics { topics, intent: Intent::Create, defaults: DEFAULTS, node: NodeId(1) }
+    CreateTopics { topics, intent: Intent::Apply, defaults: DEFAULTS, node: NodeId(1) }
 }
 
 fn topic(name: &str, id: u8) -> NewTopic<'_> {
@@ -190,6 +190,8 @@ fn configurations_are_stored_and_answered_with_their_source() {
     let mut image = image_of_nodes(1);
     let broker_row = BrokerConfig {
         kind: ConfigType::Int,
+        allowed: crate::Allowed::Any,
+        built: crate::Built::Now,
         default: Some(Arc::from("1073741824")),
         set: Some(Arc::from("2000000")),
         is_dynamic: true,

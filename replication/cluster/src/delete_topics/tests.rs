@@ -15,7 +15,7 @@ fn image() -> Image {
     let topics = (1_u8..).zip(names).map(|(id, name)| NewTopic::with_defaults(name, topic_id(id)));
     let request = CreateTopics {
         topics: topics.collect(),
-        intent: Intent::Create,
+        intent: Intent::Apply,
         defaults: CreateDefaults { partition_count: 2, replication_factor: 1, partitions_max: 100 },
         node: NodeId(1),
     };

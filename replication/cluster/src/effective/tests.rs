@@ -11,6 +11,8 @@ const NODE: NodeId = NodeId(1);
 fn row(default: Option<&str>, set: Option<&str>) -> BrokerConfig {
     BrokerConfig {
         kind: ConfigType::Long,
+        allowed: Allowed::Any,
+        built: Built::Now,
         default: default.map(Arc::from),
         set: set.map(Arc::from),
         is_dynamic: true,

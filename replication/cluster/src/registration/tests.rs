@@ -22,7 +22,7 @@ fn create(image: &mut Image, name: &str, id: u8, partition_count: i32) {
     let defaults =
         CreateDefaults { partition_count: 1, replication_factor: 1, partitions_max: 10_000 };
     let request =
-        CreateTopics { topics: vec![topic], intent: Intent::Create, defaults, node: NodeId(1) };
+        CreateTopics { topics: vec![topic], intent: Intent::Apply, defaults, node: NodeId(1) };
     let decision = image.decide_create_topics(&request, &BrokerConfigs::new());
     run(image, &decision.records);
 }
@@ -246,7 +246,7 @@ proptest! {
                         partition_count: 1, replication_factor: 1, partitions_max: 40,
                     };
                     let request = CreateTopics {
-                        topics: vec![topic], intent: Intent::Create, defaults, node: NodeId(1),
+                        topics: vec![topic], intent: Intent::Apply, defaults, node: NodeId(1),
                     };
                     image.decide_create_topics(&request, &BrokerConfigs::new()).records
                 }

@@ -27,7 +27,7 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     let (allowed, denied): (Vec<_>, Vec<_>) =
         request.topics.iter().partition(|topic| may_create(&topic.name));
     let names: Vec<String> = allowed.iter().map(|topic| topic.name.to_string()).collect();
-    let intent = if request.validate_only { Intent::ValidateOnly } else { Intent::Create };
+    let intent = if request.validate_only { Intent::ValidateOnly } else { Intent::Apply };
     let topics = allowed.into_iter().map(to_create).collect();
     let creation = TopicCreation { topics, intent };
     let created = call.shard.create_topics(creation, call.memory.clone()).await;

@@ -48,7 +48,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Creates topics with the default of everything; one that somebody else creates meanwhile is as good.
     pub(crate) async fn auto_create(&self, names: Vec<String>, memory: Option<Rc<HeldMemory>>) {
         let topics = names.into_iter().map(TopicToCreate::with_defaults).collect();
-        let creation = TopicCreation { topics, intent: Intent::Create };
+        let creation = TopicCreation { topics, intent: Intent::Apply };
         match self.create_topics(creation, memory).await {
             Ok(outcomes) => {
                 for outcome in outcomes {
