@@ -1,24 +1,22 @@
 //! Creating topics: which records would do it, or why not (MD-4, MD-5, MD-6).
 //!
-//! Owns the checks, the defaults, the placement of replicas and the dealing of slots. It plans against the image and changes
+//! Owns the checks and the defaults; `placement` says where replicas go. It plans against the image and changes
 //! nothing; identities are the caller's random numbers. Each topic of a request stands or falls alone.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-use record::{LeaderEpoch, NodeId, PartitionIndex, Slot, TopicId};
+use record::{NodeId, PartitionIndex, TopicId};
 
 use crate::effective::{BrokerConfigs, DescribedConfig};
-use crate::image::{Image, PARTITIONS_PER_TOPIC_MAX, REPLICAS_MAX};
-use crate::records::{MetadataRecord, PartitionState};
+use crate::image::{Image, PARTITIONS_PER_TOPIC_MAX};
+use crate::placement::{AssignedReplicas, Taken, TooManyPartitions};
+use crate::records::MetadataRecord;
 use crate::topic_config::{Accepted, check_topic_config};
 use crate::topic_name::{METADATA_TOPIC, NameRefusal, check_topic_name, collision_form};
 use crate::{ConfigRefusal, Decision};
-
-/// Partitions that one request may create: its records stay below one batch of 1 MiB.
-pub const PARTITIONS_PER_REQUEST_MAX: usize = 10_000;
 
 /// What the counts of a topic are where the request leaves them open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,22 +132,9 @@ pub enum CreateRefusal {
         /// As asked.
         count: i32,
     },
-    /// More partitions than the cluster may have (44).
-    #[error("{count} more partitions: {present} of {maximum} are taken")]
-    TooManyPartitions {
-        /// As asked.
-        count: usize,
-        /// In the cluster now, and in the same request before.
-        present: usize,
-        /// The bound.
-        maximum: usize,
-    },
-    /// More partitions than one request may create (44).
-    #[error("{count} partitions in one request: {PARTITIONS_PER_REQUEST_MAX} are allowed")]
-    TooManyInRequest {
-        /// As asked, in all.
-        count: usize,
-    },
+    /// More partitions than there may be (44).
+    #[error(transparent)]
+    TooMany(#[from] TooManyPartitions),
     /// Not a number of replicas, or more than there are nodes (38).
     #[error("replication factor {factor}: must be 1..={nodes}, the number of nodes, or -1")]
     ReplicationFactor {
@@ -167,14 +152,9 @@ pub enum CreateRefusal {
         /// The first index that is not there exactly once.
         index: i32,
     },
-    /// Replicas that are not distinct registered nodes, or not as many as the other partitions have (39).
-    #[error(
-        "assignments: partition {index}: replicas must be distinct registered nodes, equally many for all"
-    )]
-    AssignmentReplicas {
-        /// The partition.
-        index: i32,
-    },
+    /// Replicas that cannot be (39).
+    #[error(transparent)]
+    AssignmentReplicas(#[from] AssignedReplicas),
     /// A configuration that cannot be (40).
     #[error(transparent)]
     Config(#[from] ConfigRefusal),
@@ -184,15 +164,6 @@ pub enum CreateRefusal {
         /// The identity.
         id: TopicId,
     },
-}
-
-/// What the topics of this request already take.
-#[derive(Default)]
-struct Taken {
-    forms: BTreeMap<String, String>,
-    ids: BTreeSet<TopicId>,
-    partition_count: usize,
-    slots_next: BTreeMap<NodeId, Slot>,
 }
 
 impl Image {
@@ -209,7 +180,7 @@ impl Image {
         for topic in &request.topics {
             *names.entry(topic.name).or_default() += 1;
         }
-        let mut taken = Taken { slots_next: (*self.slots_next).clone(), ..Taken::default() };
+        let mut taken = Taken::of(self);
         let mut decision = Decision { records: Vec::new(), reply: Vec::new() };
         for topic in &request.topics {
             let result = match names.remove(topic.name) {
@@ -261,7 +232,7 @@ impl Image {
             value: Some(value),
         }));
         for (index, replicas) in (0..).map(PartitionIndex).zip(replicas) {
-            records.push(deal_partition(id, index, replicas, &mut taken.slots_next));
+            records.push(taken.deal(id, index, replicas));
         }
         Ok((created, records))
     }
@@ -298,7 +269,7 @@ impl Image {
             let count = count
                 .filter(|count| *count <= PARTITIONS_PER_TOPIC_MAX)
                 .ok_or(CreateRefusal::Partitions { count: topic.partition_count })?;
-            self.check_partition_count(count, defaults, taken)?;
+            self.check_partition_count(count, defaults.partitions_max, taken)?;
             let factor =
                 open_or(topic.replication_factor.into(), defaults.replication_factor.into());
             self.spread(count, factor, taken).ok_or(CreateRefusal::ReplicationFactor {
@@ -309,43 +280,10 @@ impl Image {
             if topic.partition_count != -1 || topic.replication_factor != -1 {
                 return Err(CreateRefusal::CountsWithAssignments);
             }
-            self.check_partition_count(topic.assignments.len(), defaults, taken)?;
+            self.check_partition_count(topic.assignments.len(), defaults.partitions_max, taken)?;
             self.checked_assignments(&topic.assignments)?
         };
         Ok(replicas)
-    }
-
-    fn check_partition_count(
-        &self,
-        count: usize,
-        defaults: &CreateDefaults,
-        taken: &Taken,
-    ) -> Result<(), CreateRefusal> {
-        let in_request = taken.partition_count.saturating_add(count);
-        if in_request > PARTITIONS_PER_REQUEST_MAX {
-            return Err(CreateRefusal::TooManyInRequest { count: in_request });
-        }
-        let (present, maximum) =
-            (self.partition_count + taken.partition_count, defaults.partitions_max);
-        if present.saturating_add(count) > maximum {
-            return Err(CreateRefusal::TooManyPartitions { count, present, maximum });
-        }
-        Ok(())
-    }
-
-    /// Round robin over the nodes, beginning with the one that was dealt the fewest slots; `None` if the factor is not possible.
-    fn spread(&self, count: usize, factor: i32, taken: &Taken) -> Option<Vec<Vec<NodeId>>> {
-        let factor = usize::try_from(factor).ok().filter(|factor| *factor > 0)?;
-        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
-        if factor > nodes.len().min(REPLICAS_MAX) {
-            return None;
-        }
-        let dealt = |node: &NodeId| taken.slots_next.get(node).copied().unwrap_or_default();
-        let start = (0..nodes.len()).min_by_key(|index| nodes.get(*index).map(dealt))?;
-        let replicas_of = |partition: usize| {
-            nodes.iter().cycle().skip((start + partition) % nodes.len()).take(factor).copied()
-        };
-        Some((0..count).map(|partition| replicas_of(partition).collect()).collect())
     }
 
     fn checked_assignments(
@@ -359,15 +297,8 @@ impl Image {
         for (index, _) in (0_i32..).zip(assignments) {
             let replicas =
                 by_index.get(&index).ok_or(CreateRefusal::AssignmentIndexes { index })?;
-            let distinct: BTreeSet<_> = replicas.iter().collect();
-            let is_possible = !replicas.is_empty()
-                && replicas.len() <= REPLICAS_MAX
-                && distinct.len() == replicas.len()
-                && replicas.iter().all(|node| self.nodes.contains_key(node))
-                && *factor.get_or_insert(replicas.len()) == replicas.len();
-            if !is_possible {
-                return Err(CreateRefusal::AssignmentReplicas { index });
-            }
+            let factor = *factor.get_or_insert(replicas.len());
+            self.check_replicas(PartitionIndex(index), replicas, factor)?;
             placed.push((*replicas).clone());
         }
         Ok(placed)
@@ -390,29 +321,6 @@ fn checked_configs(
         }
     }
     Ok(configs)
-}
-
-fn deal_partition(
-    topic_id: TopicId,
-    index: PartitionIndex,
-    replicas: Vec<NodeId>,
-    slots_next: &mut BTreeMap<NodeId, Slot>,
-) -> MetadataRecord {
-    let leader = replicas.first().copied().unwrap_or(NodeId::NONE);
-    let next = slots_next.entry(leader).or_default();
-    let slot = *next;
-    *next = Slot(slot.0.wrapping_add(1));
-    MetadataRecord::Partition(PartitionState {
-        topic_id,
-        index,
-        slot,
-        shard_override: None,
-        leader,
-        leader_epoch: LeaderEpoch(0),
-        partition_epoch: 0,
-        isr: replicas.clone(),
-        replicas,
-    })
 }
 
 #[cfg(test)]

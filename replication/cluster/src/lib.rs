@@ -18,12 +18,14 @@ mod alter_configs;
 mod apply;
 mod config_value;
 mod cow;
+mod create_partitions;
 mod create_topics;
 mod delete_topics;
 mod effective;
 mod endpoint;
 mod image;
 mod nearest;
+mod placement;
 mod records;
 mod registration;
 mod topic_config;
@@ -43,9 +45,9 @@ pub use config_value::{
     Allowed, CONFIG_VALUE_BYTES_MAX, ConfigRefusal, ConfigType, check_value, excerpt, list_items,
     parse_boolean,
 };
+pub use create_partitions::{CreatePartitions, GrowthOutcome, GrowthRefusal, TopicGrowth};
 pub use create_topics::{
     CreateDefaults, CreateOutcome, CreateRefusal, CreateTopics, CreatedTopic, Intent, NewTopic,
-    PARTITIONS_PER_REQUEST_MAX,
 };
 pub use delete_topics::{DeleteOutcome, DeleteRefusal, Deletion, TopicReference};
 pub use effective::{BrokerConfig, BrokerConfigs, ConfigSource, ConfigSynonym, DescribedConfig};
@@ -55,6 +57,7 @@ pub use image::{
     REPLICAS_MAX, Topic,
 };
 pub use nearest::nearest;
+pub use placement::{AssignedReplicas, PARTITIONS_PER_REQUEST_MAX, TooManyPartitions};
 pub use records::{
     FRAME, MetadataRecord, NodeRegistration, PartitionChange, PartitionState, RecordError,
 };

@@ -238,6 +238,19 @@ impl MetadataRecord {
         Ok(record)
     }
 
+    /// The topic that it changes.
+    #[must_use]
+    pub fn topic_id(&self) -> Option<TopicId> {
+        match self {
+            Self::Topic { id, .. } | Self::TopicRemove { id } | Self::TopicConfig { id, .. } => {
+                Some(*id)
+            }
+            Self::Partition(state) => Some(state.topic_id),
+            Self::PartitionChange(change) => Some(change.topic_id),
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> u32 {
         match self {
             Self::NoOp => NO_OP,

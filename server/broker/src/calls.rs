@@ -9,7 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use cluster::{CreateOutcome, DeleteOutcome, Image, ProducerIdBlock};
+use cluster::{
+    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, GrowthOutcome, Image,
+    ProducerIdBlock,
+};
 use partition::{Acks, Isolation};
 use record::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
@@ -239,7 +242,7 @@ pub struct ListenAt {
 pub struct ImageChange {
     /// The whole image.
     pub image: Arc<Image>,
-    /// Topics that were created, changed or deleted since the last one.
+    /// Topics that were created, changed or deleted since the last one, and all of them where what they fall back on changed.
     pub topics: Arc<[TopicId]>,
 }
 
@@ -259,6 +262,10 @@ pub enum Request {
     CreateTopics(TopicCreation),
     /// Delete topics.
     DeleteTopics(TopicDeletion),
+    /// Add partitions to topics.
+    CreatePartitions(CreatePartitions),
+    /// Change configurations of topics and nodes.
+    AlterConfigs(AlterConfigs),
     /// A block of fresh producer ids.
     ProducerIds,
 
@@ -293,6 +300,10 @@ pub enum Reply {
     CreateTopics(Changed<CreateOutcome>),
     /// To [`Request::DeleteTopics`].
     DeleteTopics(Changed<DeleteOutcome>),
+    /// To [`Request::CreatePartitions`].
+    CreatePartitions(Changed<GrowthOutcome>),
+    /// To [`Request::AlterConfigs`]: one result a resource.
+    AlterConfigs(Changed<Result<(), AlterRefusal>>),
     /// To [`Request::ProducerIds`]; `None` where metadata cannot be written.
     ProducerIds(Option<ProducerIdBlock>),
     /// To [`Request::Open`]: how many logs were opened, or why the core cannot serve.

@@ -22,7 +22,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{BrokerConfig, BrokerConfigs, CreateDefaults, Deletion, parse_boolean};
+use cluster::{
+    Allowed, BrokerConfig, BrokerConfigs, Built, CreateDefaults, Deletion, parse_boolean,
+    topic_config_behind,
+};
 use record::NodeId;
 
 pub use error::{ConfigError, ConfigErrors, Place};
@@ -162,12 +165,17 @@ impl Config {
     pub fn broker_configs(&self) -> BrokerConfigs {
         let mut configs = BrokerConfigs::new();
         for row in &KAFKA_BROKER_CONFIGS {
+            // A default of topics does what the topic's own configuration does, and is checked by its row.
+            let topic = topic_config_behind(row.name);
             let config = BrokerConfig {
                 kind: row.kind,
+                allowed: topic.map_or(Allowed::Any, |topic| topic.allowed),
+                built: topic.map_or(Built::Listed, |topic| topic.built),
                 default: row.default.map(Arc::from),
                 set: None,
-                is_dynamic: row.is_dynamic,
-                doc: "Kafka's option; Corelog has no use for it.",
+                // What changes nothing cannot be changed: the change would be lost without a word.
+                is_dynamic: row.is_dynamic && topic.is_some(),
+                doc: topic.map_or("Kafka's option; Corelog has no use for it.", |topic| topic.doc),
             };
             configs.insert(row.name, config);
         }
@@ -176,6 +184,8 @@ impl Config {
             let set = setting.filter(|setting| setting.place != Place::Default);
             let config = BrokerConfig {
                 kind: option.kind,
+                allowed: option.allowed,
+                built: topic_config_behind(option.key).map_or(Built::Now, |topic| topic.built),
                 default: option.default.map(Arc::from),
                 set: set.and_then(|setting| setting.value.as_deref()).map(Arc::from),
                 is_dynamic: option.is_dynamic,

@@ -33,8 +33,12 @@ pub enum Operation {
     Delete,
     /// See that it exists.
     Describe,
+    /// Change it: more partitions.
+    Alter,
     /// See its configuration.
     DescribeConfigs,
+    /// Change its configuration.
+    AlterConfigs,
     /// Become an idempotent producer.
     IdempotentWrite,
 }

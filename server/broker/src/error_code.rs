@@ -2,7 +2,7 @@
 //!
 //! Owns [`ToErrorCode`]. A retriable code is used for every state that passes, so that applications wait rather than stop.
 
-use cluster::{CreateRefusal, DeleteRefusal};
+use cluster::{AlterRefusal, CreateRefusal, DeleteRefusal, GrowthRefusal};
 use partition::{EndReason, SequenceRefusal};
 use wire::{ApiKey, ErrorCode};
 
@@ -134,11 +134,9 @@ impl ToErrorCode for CreateRefusal {
             }
             Self::Exists { .. } => ErrorCode::TopicAlreadyExists,
             Self::Partitions { .. } => ErrorCode::InvalidPartitions,
-            Self::TooManyPartitions { .. } | Self::TooManyInRequest { .. } => {
-                ErrorCode::PolicyViolation
-            }
+            Self::TooMany(_) => ErrorCode::PolicyViolation,
             Self::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
-            Self::AssignmentIndexes { .. } | Self::AssignmentReplicas { .. } => {
+            Self::AssignmentIndexes { .. } | Self::AssignmentReplicas(_) => {
                 ErrorCode::InvalidReplicaAssignment
             }
             Self::Config(_) => ErrorCode::InvalidConfig,
@@ -154,6 +152,40 @@ impl ToErrorCode for DeleteRefusal {
             Self::UnknownName { .. } => ErrorCode::UnknownTopicOrPartition,
             Self::UnknownId { .. } => ErrorCode::UnknownTopicId,
             Self::Duplicate | Self::Reference => ErrorCode::InvalidRequest,
+        }
+    }
+}
+
+impl ToErrorCode for GrowthRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::Duplicate { .. } => ErrorCode::InvalidRequest,
+            Self::Count { .. } => ErrorCode::InvalidPartitions,
+            Self::TooMany(_) => ErrorCode::PolicyViolation,
+            Self::AssignmentCount { .. } | Self::AssignmentReplicas(_) => {
+                ErrorCode::InvalidReplicaAssignment
+            }
+            Self::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
+        }
+    }
+}
+
+impl ToErrorCode for AlterRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Name(_) => ErrorCode::InvalidTopicException,
+            Self::UnknownTopic { .. } => ErrorCode::UnknownTopicOrPartition,
+            Self::NoName
+            | Self::UnknownNode { .. }
+            | Self::DuplicateResource
+            | Self::DuplicateName { .. }
+            | Self::Null { .. }
+            | Self::Operation { .. }
+            | Self::ReadOnly { .. } => ErrorCode::InvalidRequest,
+            // Kafka answers INVALID_REQUEST where the value is a broker's and calls that wrong itself (KAFKA-13609).
+            Self::NotAList { .. } | Self::Value(_) => ErrorCode::InvalidConfig,
+            Self::TooMuch { .. } => ErrorCode::PolicyViolation,
         }
     }
 }

@@ -28,7 +28,7 @@ pub struct NodeState {
     pub checkpoints: Arc<CheckpointMap>,
     /// Sealed segments that each core may keep open.
     pub open_files_max: usize,
-    /// Client connections that the node may have: `max.connections`, or what open files allow.
+    /// Client connections that open files allow; `max.connections` may be less.
     pub connections_max: usize,
     /// Free space below which produce requests are refused; 0 for none.
     pub disk_floor_bytes: u64,

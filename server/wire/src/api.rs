@@ -144,13 +144,13 @@ api_table! {
     32 DescribeConfigs "Lists configurations"
         codec 1..=4, flexible 4.., served 1..=4;
     33 AlterConfigs "Replaces configurations"
-        codec 0..=2, flexible 2..;
+        codec 0..=2, flexible 2.., served 0..=2;
     35 DescribeLogDirs "Lists data directories and sizes"
         codec 1..=5, flexible 2..;
     37 CreatePartitions "Adds partitions to topics"
-        codec 0..=3, flexible 2..;
+        codec 0..=3, flexible 2.., served 0..=3;
     44 IncrementalAlterConfigs "Changes single configurations"
-        codec 0..=1, flexible 1..;
+        codec 0..=1, flexible 1.., served 0..=1;
     46 ListPartitionReassignments "Lists partitions that are moving"
         codec 0..=0, flexible 0..;
     60 DescribeCluster "Lists the nodes of the cluster"
@@ -352,6 +352,9 @@ mod tests {
         check(ApiKey::DeleteTopics, 1, 6);
         check(ApiKey::InitProducerId, 0, 5);
         check(ApiKey::DescribeConfigs, 1, 4);
+        check(ApiKey::AlterConfigs, 0, 2);
+        check(ApiKey::CreatePartitions, 0, 3);
+        check(ApiKey::IncrementalAlterConfigs, 0, 1);
         check(ApiKey::DescribeCluster, 0, 2);
         assert!(!ApiKey::Produce.is_served(2));
         assert!(ApiKey::Produce.is_served(3));

@@ -3,6 +3,8 @@
 use alloc::string::ToString;
 use alloc::vec;
 
+use record::Slot;
+
 use crate::effective::BrokerConfig;
 use crate::testing::{image_of_nodes, run, topic_id};
 use crate::{ConfigSource, ConfigType, topic_config};

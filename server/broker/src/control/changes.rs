@@ -3,12 +3,13 @@
 //! Owns the order of these five. A change that cannot be committed changes nothing and says so; one that is committed is known to
 //! every core of this node before its answer leaves, so that a client's next request finds it (DESIGN section 8).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cluster::{
-    BrokerConfigs, CreateDefaults, CreateOutcome, CreateTopics, DeleteOutcome, Deletion, Image,
-    Intent, LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock,
-    TopicReference,
+    AlterConfigs, AlterRefusal, BrokerConfigs, CreateDefaults, CreateOutcome, CreatePartitions,
+    CreateTopics, DeleteOutcome, Deletion, GrowthOutcome, Image, Intent, LeaderEpochs,
+    MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
 };
 use commitlog::abort_on_panic;
 use record::{NodeId, Offset, PartitionIndex, TopicId};
@@ -100,9 +101,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let image = self.image();
         let decision =
             abort_on_panic(|| image.decide_create_topics(&request, &self.defaults.broker));
-        let created = decision.reply.iter().filter_map(|outcome| outcome.result.as_ref().ok());
-        let changed: Arc<[TopicId]> = created.map(|created| created.id).collect();
-        self.carry_out(decision.records, changed).await?;
+        self.carry_out(decision.records).await?;
         Ok(decision.reply)
     }
 
@@ -117,9 +116,28 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let image = self.image();
         let decision =
             abort_on_panic(|| image.decide_delete_topics(&references, self.defaults.deletion));
-        let deleted = decision.reply.iter().filter(|outcome| outcome.result.is_ok());
-        let changed: Arc<[TopicId]> = deleted.map(|outcome| outcome.id).collect();
-        self.carry_out(decision.records, changed).await?;
+        self.carry_out(decision.records).await?;
+        Ok(decision.reply)
+    }
+
+    pub(super) async fn create_partitions(
+        &self,
+        request: CreatePartitions,
+    ) -> Changed<GrowthOutcome> {
+        let (image, maximum) = (self.image(), self.defaults.create.partitions_max);
+        let decision = abort_on_panic(|| image.decide_create_partitions(&request, maximum));
+        self.carry_out(decision.records).await?;
+        Ok(decision.reply)
+    }
+
+    pub(super) async fn alter_configs(
+        &self,
+        request: AlterConfigs,
+    ) -> Changed<Result<(), AlterRefusal>> {
+        let image = self.image();
+        let decision =
+            abort_on_panic(|| image.decide_alter_configs(&request, &self.defaults.broker));
+        self.carry_out(decision.records).await?;
         Ok(decision.reply)
     }
 
@@ -133,7 +151,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             }
         };
         // No topic changes, so the cores need no new image for it.
-        self.commit(decision.records).await.ok()?;
+        self.commit(&decision.records).await.ok()?;
         Some(decision.reply)
     }
 
@@ -147,23 +165,20 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let image = self.image();
         let decision = abort_on_panic(|| image.decide_register(cluster_id, node, epochs));
         let decision = decision.map_err(|refusal| refusal.to_string())?;
-        self.commit(decision.records).await.map_err(|error| error.to_string())?;
+        self.commit(&decision.records).await.map_err(|error| error.to_string())?;
         if decision.reply > 0 {
             tracing::info!(partitions = decision.reply, "new leader epochs after an unclean stop");
         }
         Ok(())
     }
 
-    async fn carry_out(
-        &self,
-        records: Vec<MetadataRecord>,
-        changed: Arc<[TopicId]>,
-    ) -> Result<(), MetadataLogError> {
+    async fn carry_out(&self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
         if records.is_empty() {
             return Ok(());
         }
-        self.commit(records).await?;
+        self.commit(&records).await?;
         let image = self.image();
+        let changed = changed_topics(&image, &records);
         self.ask_all(|| {
             let (image, topics) = (Arc::clone(&image), Arc::clone(&changed));
             Request::Apply(ImageChange { image, topics })
@@ -173,7 +188,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
     }
 
     /// Makes records durable, then applies them.
-    async fn commit(&self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
+    async fn commit(&self, records: &[MetadataRecord]) -> Result<(), MetadataLogError> {
         let values: Vec<Vec<u8>> = records.iter().map(MetadataRecord::encode).collect();
         let first = match self.log.append(self.platform.now(), &values).await {
             Ok(first) => first,
@@ -183,7 +198,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
                 return Err(error);
             }
         };
-        let image = applied(&self.image(), first, &records);
+        let image = applied(&self.image(), first, records);
         *self.image.borrow_mut() = Arc::new(image);
         Ok(())
     }
@@ -208,6 +223,16 @@ fn applied(image: &Image, first: Offset, records: &[MetadataRecord]) -> Image {
         }
         image
     })
+}
+
+/// Topics whose partitions or settings are others after these records: all of them where a node's options changed, since topics
+/// fall back on those.
+fn changed_topics(image: &Image, records: &[MetadataRecord]) -> Arc<[TopicId]> {
+    if records.iter().any(|record| matches!(record, MetadataRecord::NodeConfig { .. })) {
+        return image.topics().map(|topic| topic.id).collect();
+    }
+    let changed: BTreeSet<TopicId> = records.iter().filter_map(MetadataRecord::topic_id).collect();
+    changed.into_iter().collect()
 }
 
 #[cfg(test)]

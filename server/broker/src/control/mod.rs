@@ -127,6 +127,12 @@ async fn serve_change<P: Platform, M: Mesh<Message>>(
         Request::DeleteTopics(deletion) => {
             Reply::DeleteTopics(control.delete_topics(deletion).await)
         }
+        Request::CreatePartitions(growth) => {
+            Reply::CreatePartitions(control.create_partitions(growth).await)
+        }
+        Request::AlterConfigs(alteration) => {
+            Reply::AlterConfigs(control.alter_configs(alteration).await)
+        }
         Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
         other => unreachable!("not a call for the control executor: {other:?}"),
     }

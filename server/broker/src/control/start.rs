@@ -62,7 +62,7 @@ pub struct ControlOptions {
     pub shard_count: u16,
     /// Segment files that the whole node may keep open: half of what the process may.
     pub open_files_max: usize,
-    /// Client connections that the whole node may have.
+    /// Client connections that open files allow the whole node; `max.connections` may be less.
     pub connections_max: usize,
     /// Monotonic time when the process started, for the `ready` line.
     pub started: Duration,

@@ -203,6 +203,11 @@ impl<P: Platform> PartitionDriver<P> {
         self.rules.set(rules);
     }
 
+    /// How long producers are remembered from now on.
+    pub fn set_producer_expiration_ms(&self, expiration_ms: i64) {
+        self.producers.borrow_mut().set_expiration_ms(expiration_ms);
+    }
+
     /// The epoch of this leadership.
     pub fn epoch(&self) -> LeaderEpoch {
         self.leader.borrow().epoch()

@@ -3,8 +3,7 @@
 //! 1 brings sources and synonyms, 3 types and documentation. A null or empty key list asks for all (MD-8). A broker named "" is the
 //! default of all brokers.
 
-use cluster::{DescribedConfig, node_of_endpoint};
-use record::NodeId;
+use cluster::{ConfigTarget, DescribedConfig};
 use wire::describe_configs::{
     DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResourceResult,
     DescribeConfigsResponse, DescribeConfigsResult, DescribeConfigsSynonym,
@@ -12,15 +11,10 @@ use wire::describe_configs::{
 use wire::{ErrorCode, Text};
 
 use crate::context::{Operation, Resource};
+use crate::handlers::config_resource::{Refusal, target};
 use crate::handlers::{Answer, Call, first_of_each};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
-
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
-
-/// Why a resource is not described.
-type Refusal = (ErrorCode, String);
 
 /// Answers from the image and this node's configuration.
 pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
@@ -60,12 +54,16 @@ fn describe<P: Platform, M: Mesh<Message>>(
 ) -> Result<Vec<DescribedConfig>, Refusal> {
     let names: Option<Vec<&str>> =
         resource.configuration_keys.as_ref().map(|keys| keys.iter().map(|key| &**key).collect());
-    match resource.resource_type {
-        TOPIC => describe_topic(call, &resource.resource_name, names.as_deref()),
-        BROKER => describe_broker(call, &resource.resource_name, names.as_deref()),
-        other => {
-            let message = format!("resource type {other} has no configuration here");
-            Err((ErrorCode::InvalidRequest, message))
+    match target(call, resource.resource_type, &resource.resource_name)? {
+        ConfigTarget::Topic(name) => describe_topic(call, &name, names.as_deref()),
+        ConfigTarget::Node(_) => {
+            may_describe_brokers(call)?;
+            let (image, state) = (call.shard.image(), call.shard.state());
+            Ok(image.describe_node(state.node_id, &state.broker_configs, names.as_deref()))
+        }
+        ConfigTarget::AllNodes => {
+            may_describe_brokers(call)?;
+            Ok(call.shard.image().describe_all_nodes(&call.shard.state().broker_configs))
         }
     }
 }
@@ -89,26 +87,12 @@ fn describe_topic<P: Platform, M: Mesh<Message>>(
     Ok(image.describe_topic(state.node_id, topic, &state.broker_configs, names))
 }
 
-fn describe_broker<P: Platform, M: Mesh<Message>>(
-    call: &Call<P, M>,
-    name: &str,
-    names: Option<&[&str]>,
-) -> Result<Vec<DescribedConfig>, Refusal> {
-    if !call.context.may(Operation::DescribeConfigs, Resource::Cluster) {
-        let message = "not allowed to describe the brokers' configuration".to_owned();
-        return Err((ErrorCode::ClusterAuthorizationFailed, message));
+fn may_describe_brokers<P: Platform, M: Mesh<Message>>(call: &Call<P, M>) -> Result<(), Refusal> {
+    if call.context.may(Operation::DescribeConfigs, Resource::Cluster) {
+        return Ok(());
     }
-    let (image, state) = (call.shard.image(), call.shard.state());
-    if name.is_empty() {
-        return Ok(image.describe_all_nodes(&state.broker_configs));
-    }
-    // As it is written, not 01 or +1: each name is answered once, and there is one for each broker.
-    let asked: Option<i32> = name.parse().ok().filter(|id: &i32| id.to_string() == name);
-    if asked.map(|id| node_of_endpoint(NodeId(id))) != Some(state.node_id) {
-        let message = format!("broker {name}: this is broker {}", state.node_id);
-        return Err((ErrorCode::InvalidRequest, message));
-    }
-    Ok(image.describe_node(state.node_id, &state.broker_configs, names))
+    let message = "not allowed to describe the brokers' configuration".to_owned();
+    Err((ErrorCode::ClusterAuthorizationFailed, message))
 }
 
 fn entry(

@@ -3,13 +3,17 @@
 //! Owns the dispatch, and the only place (with the connection edges) where wire types meet the broker's own. Handlers translate:
 //! they look things up, ask cores through [`Shard`], and put the answer into Kafka's words. None of them keeps state.
 
+mod alter_configs;
 mod api_versions;
+mod config_resource;
+mod create_partitions;
 mod create_topics;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod fetch;
 mod find_coordinator;
+mod incremental_alter_configs;
 mod init_producer_id;
 mod list_offsets;
 mod metadata;
@@ -276,6 +280,19 @@ async fn serve<P: Platform, M: Mesh<Message>>(
         ApiKey::DeleteTopics => {
             let request = wire::delete_topics::DeleteTopicsRequest::decode(version, body)?;
             call.reply(&delete_topics::handle(&call, &request).await)
+        }
+        ApiKey::CreatePartitions => {
+            let request = wire::create_partitions::CreatePartitionsRequest::decode(version, body)?;
+            call.reply(&create_partitions::handle(&call, &request).await)
+        }
+        ApiKey::AlterConfigs => {
+            let request = wire::alter_configs::AlterConfigsRequest::decode(version, body)?;
+            call.reply(&alter_configs::handle(&call, &request).await)
+        }
+        ApiKey::IncrementalAlterConfigs => {
+            use wire::incremental_alter_configs::IncrementalAlterConfigsRequest as Request;
+            let request = Request::decode(version, body)?;
+            call.reply(&incremental_alter_configs::handle(&call, &request).await)
         }
         ApiKey::DescribeConfigs => {
             let request = wire::describe_configs::DescribeConfigsRequest::decode(version, body)?;

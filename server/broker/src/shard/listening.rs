@@ -79,7 +79,7 @@ struct Place<P: Platform, M: Mesh<Message>> {
 impl<P: Platform, M: Mesh<Message>> Place<P, M> {
     /// `None` where the node has `max.connections` already.
     fn take(shard: &Rc<Shard<P, M>>, activity: &Rc<Activity>) -> Option<Self> {
-        let maximum = shard.state.connections_max;
+        let maximum = shard.settings.get().connections_max;
         let taken = shard.state.connection_count.fetch_add(1, Ordering::Relaxed);
         let number = shard.listening.next_number.get();
         shard.listening.next_number.set(number + 1);
@@ -176,7 +176,7 @@ async fn accept_all<P: Platform, M: Mesh<Message>>(
         let activity = Activity::new(shard.platform.monotonic());
         let Some(place) = Place::take(&shard, &activity) else {
             shard.log_refusal(|| {
-                let maximum = shard.state.connections_max;
+                let maximum = shard.settings.get().connections_max;
                 tracing::warn!(listener = %name.0, maximum, "connection refused: the node has as many as max.connections and the limit of open files allow");
             });
             shard.platform.yield_if_needed().await;

@@ -29,6 +29,7 @@ use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
 use crate::shard::disk_floor::DiskSpace;
 use crate::shard::listening::Listening;
+use crate::shard::node_settings::NodeSettings;
 use crate::shard::producer_ids::ProducerIds;
 use crate::sync::{Event, Flag, join};
 
@@ -112,6 +113,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             platform,
             caller,
             image: RefCell::new(Arc::clone(&image)),
+            settings: Cell::new(NodeSettings::of(&state, &image)),
             state,
             store,
             partitions: RefCell::default(),
@@ -167,12 +169,14 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     pub(super) async fn apply(&self, change: &ImageChange) {
         let _opening = Opening::begin(&self.opening);
         *self.image.borrow_mut() = Arc::clone(&change.image);
+        self.take_node_settings();
         let mut wanted = Vec::new();
         for topic_id in change.topics.iter() {
             match change.image.topic_by_id(*topic_id) {
                 Some(topic) => wanted.extend(self.wanted_of(topic)),
                 None => self.delete_topic(*topic_id).await,
             }
+            self.platform.yield_if_needed().await;
         }
         self.open_all(wanted).await;
     }
@@ -240,7 +244,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let Wanted { topic, index, settings, epoch } = wanted;
         let producers = Rc::new(RefCell::new(Producers::new(ProducersOptions {
             producers_max: self.state.config.producer_count_max,
-            expiration_ms: self.state.config.producer_id_expiration_ms,
+            expiration_ms: self.settings.get().producer_id_expiration_ms,
             mutant: Mutant::None,
         })));
         let identity =

@@ -8,6 +8,7 @@ mod fetching;
 mod lines;
 mod listening;
 mod logs;
+mod node_settings;
 mod offsets;
 mod producer_ids;
 mod producing;
@@ -55,6 +56,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     caller: Caller<P, M>,
     state: Arc<NodeState>,
     image: RefCell<Arc<Image>>,
+    settings: Cell<node_settings::NodeSettings>,
     store: Store<P::Disk, P>,
     partitions: RefCell<HashMap<TopicPartition, Rc<PartitionDriver<P>>>>,
     /// Partitions of this core that cannot be served, and why.

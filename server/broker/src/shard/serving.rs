@@ -72,6 +72,8 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         | Request::Stop
         | Request::CreateTopics(_)
         | Request::DeleteTopics(_)
+        | Request::CreatePartitions(_)
+        | Request::AlterConfigs(_)
         | Request::ProducerIds => unreachable!("not a call that a data core serves out of turn"),
     }
 }

@@ -1,10 +1,13 @@
-//! Changes of topics, on their way to the coordinator.
+//! Changes of metadata, on their way to the coordinator.
 //!
 //! Owns the calls to the control executor. Nothing here decides; a coordinator that does not answer is an error like any other.
 
 use std::rc::Rc;
 
-use cluster::{CreateOutcome, DeleteOutcome, Intent};
+use cluster::{
+    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, GrowthOutcome,
+    Intent,
+};
 
 use crate::calls::{Reply, Request};
 use crate::control::{Changed, TopicCreation, TopicDeletion, TopicToCreate};
@@ -40,6 +43,36 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let request = Request::DeleteTopics(deletion);
         match self.caller.ask_with(control, request, memory).await {
             Ok(Reply::DeleteTopics(changed)) => changed,
+            Ok(Reply::Failed) => Err(MetadataLogError::Failed),
+            Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
+        }
+    }
+
+    /// Adds partitions; on return every core of this node knows and leads them. The request takes `memory` until then.
+    pub(crate) async fn create_partitions(
+        &self,
+        growth: CreatePartitions,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> Changed<GrowthOutcome> {
+        let control = self.caller.control();
+        let request = Request::CreatePartitions(growth);
+        match self.caller.ask_with(control, request, memory).await {
+            Ok(Reply::CreatePartitions(changed)) => changed,
+            Ok(Reply::Failed) => Err(MetadataLogError::Failed),
+            Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
+        }
+    }
+
+    /// Changes configurations; on return they hold on every core of this node. The request takes `memory` until then.
+    pub(crate) async fn alter_configs(
+        &self,
+        alteration: AlterConfigs,
+        memory: Option<Rc<HeldMemory>>,
+    ) -> Changed<Result<(), AlterRefusal>> {
+        let control = self.caller.control();
+        let request = Request::AlterConfigs(alteration);
+        match self.caller.ask_with(control, request, memory).await {
+            Ok(Reply::AlterConfigs(changed)) => changed,
             Ok(Reply::Failed) => Err(MetadataLogError::Failed),
             Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
         }

@@ -244,9 +244,7 @@ fn connections_max(config: &Config, process_max: u64, shard_count: u16) -> usize
     let files = open_files_max(config, process_max);
     let own = NODE_FILES + CORE_FILES * usize::from(shard_count);
     let process_max = usize::try_from(process_max).unwrap_or(usize::MAX);
-    let left = process_max.saturating_sub(files + own);
-    let configured = usize::try_from(config.connections_max).unwrap_or(usize::MAX);
-    left.max(CONNECTIONS_MIN).min(configured)
+    process_max.saturating_sub(files + own).max(CONNECTIONS_MIN)
 }
 
 /// One line on standard output, for people and for scripts that wait for it.
