@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{
-    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, GrowthOutcome, Image,
-    ProducerIdBlock,
+    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, GrowthOutcome,
+    Image, ProducerIdBlock,
 };
 use partition::{Acks, Isolation};
 use record::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};

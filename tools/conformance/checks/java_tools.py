@@ -38,6 +38,58 @@ def topics(context: Context) -> None:
     expect(topic not in context.tools.tool("topics", "--list").split(), f"{topic} is still listed")
 
 
+def growth(context: Context) -> None:
+    """kafka-topics adds partitions, by count and by hand, and is refused what is no increase."""
+    topic = context.topic("java-growth", 1)
+    alter = ("--alter", "--topic", topic, "--partitions")
+    context.tools.tool("topics", *alter, "3")
+    lines = context.tools.tool("topics", "--describe", "--topic", topic).splitlines()
+    node = dict(re.findall(r"(Partition|Leader): (\d+)", lines[1]))["Leader"]
+    context.tools.tool("topics", *alter, "4", "--replica-assignment", ",".join([node] * 4))
+    lines = context.tools.tool("topics", "--describe", "--topic", topic).splitlines()
+    described = [dict(re.findall(r"(Partition|Leader): (\d+)", line)) for line in lines[1:]]
+    expected = [{"Partition": str(n), "Leader": node} for n in range(4)]
+    expect_equal("partitions", described, expected)
+    said = context.tools.refused("topics", *alter, "2")
+    expect("InvalidPartitionsException" in said, f"2 of 4 partitions: {said[-400:]}")
+
+
+def configs(context: Context) -> None:
+    """kafka-configs alters and describes topics, one broker and all brokers."""
+    topic = context.topic("java-configs", 1)
+    lines = context.tools.tool("topics", "--describe", "--topic", topic).splitlines()
+    node = dict(re.findall(r"(Partition|Leader): (\d+)", lines[1]))["Leader"]
+    of_topic = ("--entity-type", "topics", "--entity-name", topic)
+    of_node = ("--entity-type", "brokers", "--entity-name", node)
+    of_all = ("--entity-type", "brokers", "--entity-default")
+
+    def alter(of: tuple[str, ...], *change: str) -> None:
+        context.tools.tool("configs", *of, "--alter", *change)
+
+    def described(of: tuple[str, ...], key: str) -> str:
+        """The line of one dynamic configuration, or nothing."""
+        out = context.tools.tool("configs", *of, "--describe")
+        return next((line.strip() for line in out.splitlines() if f" {key}=" in line), "")
+
+    alter(of_topic, "--add-config", "retention.ms=5000,flush.ms=7")
+    alter(of_topic, "--delete-config", "flush.ms")
+    found = described(of_topic, "retention.ms")
+    expect(found.startswith("retention.ms=5000 sensitive=false"), f"retention.ms: {found}")
+    expect("DYNAMIC_TOPIC_CONFIG:retention.ms=5000" in found, f"synonyms: {found}")
+    expect_equal("flush.ms", described(of_topic, "flush.ms"), "")
+    said = context.tools.refused("configs", *of_topic, "--alter", "--add-config", "retention.ms=x")
+    expect("InvalidConfigurationException" in said, f"retention.ms=x: {said[-400:]}")
+
+    alter(of_all, "--add-config", "message.max.bytes=900000")
+    alter(of_node, "--add-config", "message.max.bytes=800000")
+    found = described(of_node, "message.max.bytes")
+    for source in ("DYNAMIC_BROKER_CONFIG:message.max.bytes=800000", "900000", "1048588"):
+        expect(source in found, f"no {source} in {found}")
+    alter(of_node, "--delete-config", "message.max.bytes")
+    alter(of_all, "--delete-config", "message.max.bytes")
+    expect_equal("all brokers", described(of_all, "message.max.bytes"), "")
+
+
 def console(context: Context) -> str:
     """What kafka-console-producer sends, kafka-console-consumer reads from a partition's start."""
     topic = context.topic("java-console", 2)
@@ -207,6 +259,8 @@ def sessions(context: Context) -> str:
 
 CHECKS: dict[str, Check] = {
     "java-topics": topics,
+    "java-growth": growth,
+    "java-configs": configs,
     "java-console": console,
     "java-get-offsets": get_offsets,
     **{f"java-perf-{codec}": perf(codec) for codec in CODECS},

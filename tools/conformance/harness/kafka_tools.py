@@ -47,6 +47,15 @@ class KafkaTools:
         """`kafka.sh VERB --bootstrap-server … arguments`."""
         return run([str(KAFKA_SH), verb, "--bootstrap-server", self.bootstrap, *arguments], stdin)
 
+    def refused(self, verb: str, *arguments: str) -> str:
+        """What a tool says that must fail."""
+        command = [str(KAFKA_SH), verb, "--bootstrap-server", self.bootstrap, *arguments]
+        done = run_any(command)
+        text = (done.stderr + done.stdout).decode(errors="replace")
+        if done.returncode == 0:
+            raise CheckFailed(f"{verb} {' '.join(arguments)}: went through: {shorten(text, 400)}")
+        return text
+
     def kcat(self, *arguments: str, stdin: bytes = b"") -> str:
         """`kcat -b … arguments`, quiet."""
         return run(["kcat", "-q", "-b", self.bootstrap, *arguments], stdin)

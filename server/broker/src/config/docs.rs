@@ -19,8 +19,10 @@ pub fn operations_options_markdown() -> String {
         };
         let default = option.default.map_or("none".to_owned(), |value| format!("`{value}`"));
         let (key, unit, bound) = (option.key, option.unit.name(), bound(option));
-        let (variable, doc) = (environment_name(key), option.doc);
-        let row = [&bound, &default, &format!("`{variable}`"), doc].join(" | ");
+        let variable = format!("`{}`", environment_name(key));
+        let changes = if option.is_dynamic { " May change while the node runs." } else { "" };
+        let doc = format!("{}{changes}", option.doc);
+        let row = [bound, default, variable, doc].join(" | ");
         page.push_str(&format!("| `{key}`{aliases} | {unit} | {row} |\n"));
     }
     page

@@ -68,7 +68,7 @@ fn schema_is_sorted_documented_and_without_a_name_twice() {
 #[test]
 fn the_ends_of_every_bound_fit_the_type_they_are_read_into() {
     for option in &OPTIONS {
-        let cluster::Allowed::Range(low, high) = option.allowed else {
+        let Allowed::Range(low, high) = option.allowed else {
             continue;
         };
         for value in [low, high] {

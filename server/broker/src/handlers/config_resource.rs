@@ -3,7 +3,7 @@
 //! Owns the numbers of the kinds, who may change them, and the refusal of kinds that nothing here is configured by. Describing
 //! and altering share it.
 
-use cluster::{AlterConfigs, AlterRefusal, ConfigChange, ConfigTarget, Intent, node_of_endpoint};
+use cluster::{AlterConfigs, ConfigChange, ConfigTarget, Intent, node_of_endpoint};
 use record::NodeId;
 use wire::ErrorCode;
 
@@ -96,7 +96,10 @@ pub(super) async fn alter<P: Platform, M: Mesh<Message>>(
     let alteration = AlterConfigs { resources: allowed, intent };
     let altered = call.shard.alter_configs(alteration, call.memory.clone()).await;
     let mut altered = match altered {
-        Ok(outcomes) => outcomes.into_iter().map(|outcome| outcome.map_err(refusal)).collect(),
+        Ok(outcomes) => outcomes
+            .into_iter()
+            .map(|outcome| outcome.map_err(|refusal| (refusal.error_code(), refusal.to_string())))
+            .collect(),
         Err(error) => {
             let refused = |_: &()| Err((error.error_code(), error.to_string()));
             results.iter().flatten().map(refused).collect::<Vec<_>>()
@@ -109,8 +112,4 @@ pub(super) async fn alter<P: Platform, M: Mesh<Message>>(
         }
     }
     results
-}
-
-fn refusal(refusal: AlterRefusal) -> Refusal {
-    (refusal.error_code(), refusal.to_string())
 }

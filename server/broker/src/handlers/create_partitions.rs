@@ -57,9 +57,7 @@ fn growth(topic: &CreatePartitionsTopic<'_>) -> TopicGrowth {
 
 fn result(outcome: GrowthOutcome) -> CreatePartitionsTopicResult<'static> {
     match outcome.result {
-        Ok(()) => {
-            CreatePartitionsTopicResult { name: outcome.name.into(), ..Default::default() }
-        }
+        Ok(()) => CreatePartitionsTopicResult { name: outcome.name.into(), ..Default::default() },
         Err(refusal) => refused(outcome.name, refusal.error_code(), refusal.to_string()),
     }
 }

@@ -10,8 +10,8 @@ use wire::describe_configs::{
 
 use crate::support::{Client, Node, Topic};
 
-const TOPIC: i8 = 2;
-const BROKER: i8 = 4;
+pub(crate) const TOPIC: i8 = 2;
+pub(crate) const BROKER: i8 = 4;
 const SET_FOR_TOPIC: i8 = 1;
 const SET_FOR_NODE: i8 = 4;
 const BUILT_IN: i8 = 5;
@@ -37,7 +37,11 @@ fn a_resource_named_many_times_is_described_once() {
     assert_eq!(found, expected);
 }
 
-fn resource<'a>(kind: i8, name: &'a str, keys: Option<&[&'a str]>) -> DescribeConfigsResource<'a> {
+pub(crate) fn resource<'a>(
+    kind: i8,
+    name: &'a str,
+    keys: Option<&[&'a str]>,
+) -> DescribeConfigsResource<'a> {
     DescribeConfigsResource {
         resource_type: kind,
         resource_name: name.into(),
@@ -49,9 +53,9 @@ fn resource<'a>(kind: i8, name: &'a str, keys: Option<&[&'a str]>) -> DescribeCo
 type Synonyms = Vec<(String, Option<String>, i8)>;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Described {
-    value: Option<String>,
-    source: i8,
+pub(crate) struct Described {
+    pub(crate) value: Option<String>,
+    pub(crate) source: i8,
     kind: i8,
     is_read_only: bool,
     documented: bool,
@@ -76,7 +80,7 @@ impl Described {
     }
 }
 
-fn describe(
+pub(crate) fn describe(
     client: &mut Client,
     version: i16,
     asked: DescribeConfigsResource<'_>,

@@ -9,9 +9,11 @@
     reason = "a test that meets the unexpected should fail there; its numbers are small"
 )]
 
+mod alter_configs;
 mod configs;
 mod connections;
 mod cores;
+mod create_partitions;
 mod fetch;
 mod fetch_sessions;
 mod idempotence;
