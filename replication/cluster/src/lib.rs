@@ -23,6 +23,7 @@ mod create_topics;
 mod delete_topics;
 mod effective;
 mod endpoint;
+mod features;
 mod image;
 mod nearest;
 mod placement;
@@ -52,6 +53,9 @@ pub use create_topics::{
 pub use delete_topics::{DeleteOutcome, DeleteRefusal, Deletion, TopicReference};
 pub use effective::{BrokerConfig, BrokerConfigs, ConfigSource, ConfigSynonym, DescribedConfig};
 pub use endpoint::{CORE_ID_STEP, Endpoint, endpoint, endpoint_id, endpoints, node_of_endpoint};
+pub use features::{
+    FEATURE_LEVEL_MIN, FEATURE_NAME, FeatureRefusal, FeatureUpdate, UpdateFeatures,
+};
 pub use image::{
     Advertise, Image, ListenerEndpoint, NODE_ID_MAX, Node, PARTITIONS_PER_TOPIC_MAX, Partition,
     REPLICAS_MAX, Topic,

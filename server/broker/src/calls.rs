@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cluster::{
-    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, GrowthOutcome,
-    Image, ProducerIdBlock,
+    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, FeatureRefusal,
+    GrowthOutcome, Image, ProducerIdBlock, UpdateFeatures,
 };
 use partition::{Acks, Isolation};
 use record::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 use crate::control::{Changed, TopicCreation, TopicDeletion};
+use crate::drivers::metadata_log::MetadataLogError;
 use crate::metrics::Snapshot;
 use crate::node_state::NodeState;
 use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
@@ -246,6 +247,17 @@ pub struct ImageChange {
     pub topics: Arc<[TopicId]>,
 }
 
+/// How far the log of cluster metadata is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QuorumState {
+    /// The term of its leadership.
+    pub term: LeaderEpoch,
+    /// One past the last committed record.
+    pub committed: Offset,
+    /// One past the last record, committed or not.
+    pub end: Offset,
+}
+
 /// What one core asks of another. The first group goes to data cores, the second to the control executor, the third from it.
 #[derive(Debug)]
 pub enum Request {
@@ -266,6 +278,10 @@ pub enum Request {
     CreatePartitions(CreatePartitions),
     /// Change configurations of topics and nodes.
     AlterConfigs(AlterConfigs),
+    /// Settle on feature levels.
+    UpdateFeatures(UpdateFeatures),
+    /// Tell how far the metadata log is.
+    Quorum,
     /// A block of fresh producer ids.
     ProducerIds,
 
@@ -304,6 +320,10 @@ pub enum Reply {
     CreatePartitions(Changed<GrowthOutcome>),
     /// To [`Request::AlterConfigs`]: one result a resource.
     AlterConfigs(Changed<Result<(), AlterRefusal>>),
+    /// To [`Request::UpdateFeatures`].
+    UpdateFeatures(Result<Result<(), FeatureRefusal>, MetadataLogError>),
+    /// To [`Request::Quorum`].
+    Quorum(QuorumState),
     /// To [`Request::ProducerIds`]; `None` where metadata cannot be written.
     ProducerIds(Option<ProducerIdBlock>),
     /// To [`Request::Open`]: how many logs were opened, or why the core cannot serve.

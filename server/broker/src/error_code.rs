@@ -2,7 +2,7 @@
 //!
 //! Owns [`ToErrorCode`]. A retriable code is used for every state that passes, so that applications wait rather than stop.
 
-use cluster::{AlterRefusal, CreateRefusal, DeleteRefusal, GrowthRefusal};
+use cluster::{AlterRefusal, CreateRefusal, DeleteRefusal, FeatureRefusal, GrowthRefusal};
 use partition::{EndReason, SequenceRefusal};
 use wire::{ApiKey, ErrorCode};
 
@@ -187,5 +187,11 @@ impl ToErrorCode for AlterRefusal {
             Self::NotAList { .. } | Self::Value(_) => ErrorCode::InvalidConfig,
             Self::TooMuch { .. } => ErrorCode::PolicyViolation,
         }
+    }
+}
+
+impl ToErrorCode for FeatureRefusal {
+    fn error_code(&self) -> ErrorCode {
+        ErrorCode::InvalidUpdateVersion
     }
 }

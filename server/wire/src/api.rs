@@ -152,11 +152,17 @@ api_table! {
     44 IncrementalAlterConfigs "Changes single configurations"
         codec 0..=1, flexible 1.., served 0..=1;
     46 ListPartitionReassignments "Lists partitions that are moving"
-        codec 0..=0, flexible 0..;
+        codec 0..=0, flexible 0.., served 0..=0;
+    55 DescribeQuorum "Lists the voters on cluster metadata"
+        codec 0..=2, flexible 0.., served 0..=2;
+    57 UpdateFeatures "Settles on feature levels"
+        codec 0..=2, flexible 0.., served 0..=2;
     60 DescribeCluster "Lists the nodes of the cluster"
         codec 0..=2, flexible 0.., served 0..=2;
+    74 ListConfigResources "Lists what has configurations"
+        codec 0..=1, flexible 0.., served 0..=1;
     75 DescribeTopicPartitions "Lists the partitions of topics, page by page"
-        codec 0..=0, flexible 0..;
+        codec 0..=0, flexible 0.., served 0..=0;
 }
 
 /// Names of keys that Kafka has and this crate has no codec for yet, so that a refusal can say what was asked.
@@ -199,9 +205,7 @@ const OTHER_NAMES: &[(i16, &str)] = &[
     (52, "Vote"),
     (53, "BeginQuorumEpoch"),
     (54, "EndQuorumEpoch"),
-    (55, "DescribeQuorum"),
     (56, "AlterPartition"),
-    (57, "UpdateFeatures"),
     (58, "Envelope"),
     (59, "FetchSnapshot"),
     (61, "DescribeProducers"),
@@ -217,7 +221,6 @@ const OTHER_NAMES: &[(i16, &str)] = &[
     (71, "GetTelemetrySubscriptions"),
     (72, "PushTelemetry"),
     (73, "AssignReplicasToDirs"),
-    (74, "ListConfigResources"),
     (76, "ShareGroupHeartbeat"),
     (77, "ShareGroupDescribe"),
     (78, "ShareFetch"),
@@ -355,7 +358,12 @@ mod tests {
         check(ApiKey::AlterConfigs, 0, 2);
         check(ApiKey::CreatePartitions, 0, 3);
         check(ApiKey::IncrementalAlterConfigs, 0, 1);
+        check(ApiKey::ListPartitionReassignments, 0, 0);
+        check(ApiKey::DescribeQuorum, 0, 2);
+        check(ApiKey::UpdateFeatures, 0, 2);
         check(ApiKey::DescribeCluster, 0, 2);
+        check(ApiKey::ListConfigResources, 0, 1);
+        check(ApiKey::DescribeTopicPartitions, 0, 0);
         assert!(!ApiKey::Produce.is_served(2));
         assert!(ApiKey::Produce.is_served(3));
     }

@@ -85,6 +85,7 @@ primitives! {
     bool: bool;
     i8: i8;
     i16: i16;
+    u16: u16;
     i32: i32;
     i64: i64;
 }

@@ -10,16 +10,19 @@ pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_log_dirs;
+pub mod describe_quorum;
 pub mod describe_topic_partitions;
 pub mod fetch;
 pub mod find_coordinator;
 pub mod incremental_alter_configs;
 pub mod init_producer_id;
+pub mod list_config_resources;
 pub mod list_offsets;
 pub mod list_partition_reassignments;
 pub mod metadata;
 pub mod offset_for_leader_epoch;
 pub mod produce;
+pub mod update_features;
 
 use crate::api::ApiKey;
 use crate::decode::BodyError;
@@ -84,7 +87,10 @@ any_message! {
         CreatePartitions(create_partitions::CreatePartitionsRequest<'a>),
         IncrementalAlterConfigs(incremental_alter_configs::IncrementalAlterConfigsRequest<'a>),
         ListPartitionReassignments(list_partition_reassignments::ListPartitionReassignmentsRequest<'a>),
+        DescribeQuorum(describe_quorum::DescribeQuorumRequest<'a>),
+        UpdateFeatures(update_features::UpdateFeaturesRequest<'a>),
         DescribeCluster(describe_cluster::DescribeClusterRequest),
+        ListConfigResources(list_config_resources::ListConfigResourcesRequest),
         DescribeTopicPartitions(describe_topic_partitions::DescribeTopicPartitionsRequest<'a>),
     }
 }
@@ -109,7 +115,10 @@ any_message! {
         CreatePartitions(create_partitions::CreatePartitionsResponse<'a>),
         IncrementalAlterConfigs(incremental_alter_configs::IncrementalAlterConfigsResponse<'a>),
         ListPartitionReassignments(list_partition_reassignments::ListPartitionReassignmentsResponse<'a>),
+        DescribeQuorum(describe_quorum::DescribeQuorumResponse<'a>),
+        UpdateFeatures(update_features::UpdateFeaturesResponse<'a>),
         DescribeCluster(describe_cluster::DescribeClusterResponse<'a>),
+        ListConfigResources(list_config_resources::ListConfigResourcesResponse<'a>),
         DescribeTopicPartitions(describe_topic_partitions::DescribeTopicPartitionsResponse<'a>),
     }
 }

@@ -90,6 +90,33 @@ def configs(context: Context) -> None:
     expect_equal("all brokers", described(of_all, "message.max.bytes"), "")
 
 
+def quorum(context: Context) -> None:
+    """kafka-metadata-quorum finds a leader that has all of its log."""
+    out = context.tools.tool("metadata-quorum", "describe", "--status")
+    fields = dict(line.split(":", 1) for line in out.splitlines() if ":" in line)
+    leader = fields["LeaderId"].strip()
+    expect_equal("lag", fields["MaxFollowerLag"].strip(), "0")
+    expect(int(fields["HighWatermark"]) > 0, f"high watermark {fields['HighWatermark']}")
+    expect(f'"id": {leader}' in fields["CurrentVoters"], f"voters {fields['CurrentVoters']}")
+    out = context.tools.tool("metadata-quorum", "describe", "--replication")
+    rows = [line.split() for line in out.splitlines()[1:]]
+    expect_equal("replicas", [(row[0], row[-1]) for row in rows], [(leader, "Leader")])
+
+
+def features(context: Context) -> str:
+    """kafka-features shows what is settled, and is refused a level that is not known."""
+    out = context.tools.tool("features", "describe")
+    rows = [dict(re.findall(r"(\w+): (\S+)", line)) for line in out.splitlines()]
+    expect(len(rows) > 0, "no feature")
+    for row in rows:
+        levels = (row["SupportedMinVersion"], row["SupportedMaxVersion"])
+        expect(all(levels), f"levels of {row}")
+    name = rows[0]["Feature"]
+    said = context.tools.refused("features", "upgrade", "--feature", f"{name}=30000")
+    expect("Could not upgrade" in said, f"{name}=30000: {said[-400:]}")
+    return ", ".join(f"{row['Feature']}={row['FinalizedVersionLevel']}" for row in rows)
+
+
 def console(context: Context) -> str:
     """What kafka-console-producer sends, kafka-console-consumer reads from a partition's start."""
     topic = context.topic("java-console", 2)
@@ -261,6 +288,8 @@ CHECKS: dict[str, Check] = {
     "java-topics": topics,
     "java-growth": growth,
     "java-configs": configs,
+    "java-quorum": quorum,
+    "java-features": features,
     "java-console": console,
     "java-get-offsets": get_offsets,
     **{f"java-perf-{codec}": perf(codec) for codec in CODECS},

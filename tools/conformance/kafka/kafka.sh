@@ -4,6 +4,7 @@
 #   kafka.sh fetch                     copies the jars into the cache (once, about 130 MB)
 #   kafka.sh TOOL [arguments]          topics get-offsets console-producer console-consumer dump-log
 #                                      producer-perf-test configs broker-api-versions cluster
+#                                      features metadata-quorum
 #   kafka.sh serve --data-dir DIR --port N [--fsync] [--set key=value]...
 #                                      formats DIR when it is new, then becomes the broker (foreground)
 #
@@ -85,5 +86,7 @@ case $verb in
   configs) tool ConfigCommand "$@" ;;
   broker-api-versions) tool BrokerApiVersionsCommand "$@" ;;
   cluster) tool ClusterTool "$@" ;;
+  features) tool FeatureCommand "$@" ;;
+  metadata-quorum) tool MetadataQuorumCommand "$@" ;;
   *) fail "unknown verb '$verb': see the head of this file" ;;
 esac

@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use cluster::{
     AlterConfigs, AlterRefusal, BrokerConfigs, CreateDefaults, CreateOutcome, CreatePartitions,
-    CreateTopics, DeleteOutcome, Deletion, GrowthOutcome, Image, Intent, LeaderEpochs,
-    MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
+    CreateTopics, DeleteOutcome, Deletion, FeatureRefusal, GrowthOutcome, Image, Intent,
+    LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
+    UpdateFeatures,
 };
 use commitlog::abort_on_panic;
 use record::{NodeId, Offset, PartitionIndex, TopicId};
 
-use crate::calls::{ImageChange, Request};
+use crate::calls::{ImageChange, QuorumState, Request};
 use crate::control::{Control, Readiness};
 use crate::drivers::metadata_log::{MetadataLog, MetadataLogError};
 use crate::mesh_call::Message;
@@ -139,6 +140,21 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             abort_on_panic(|| image.decide_alter_configs(&request, &self.defaults.broker));
         self.carry_out(decision.records).await?;
         Ok(decision.reply)
+    }
+
+    pub(super) async fn update_features(
+        &self,
+        request: UpdateFeatures,
+    ) -> Result<Result<(), FeatureRefusal>, MetadataLogError> {
+        let decision = self.image().decide_update_features(&request);
+        self.carry_out(decision.records).await?;
+        Ok(decision.reply)
+    }
+
+    /// How far the metadata log is: a quorum of one, which this node leads.
+    pub(super) fn quorum(&self) -> QuorumState {
+        let log = &self.log;
+        QuorumState { term: log.term(), committed: log.committed(), end: log.end() }
     }
 
     pub(super) async fn producer_ids(&self) -> Option<ProducerIdBlock> {

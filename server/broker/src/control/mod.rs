@@ -133,6 +133,10 @@ async fn serve_change<P: Platform, M: Mesh<Message>>(
         Request::AlterConfigs(alteration) => {
             Reply::AlterConfigs(control.alter_configs(alteration).await)
         }
+        Request::UpdateFeatures(update) => {
+            Reply::UpdateFeatures(control.update_features(update).await)
+        }
+        Request::Quorum => Reply::Quorum(control.quorum()),
         Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
         other => unreachable!("not a call for the control executor: {other:?}"),
     }

@@ -62,6 +62,12 @@ pub trait MetadataLog {
     /// One past the last committed record.
     fn committed(&self) -> Offset;
 
+    /// One past the last record, committed or not.
+    fn end(&self) -> Offset;
+
+    /// The term of the leadership.
+    fn term(&self) -> LeaderEpoch;
+
     /// Committed records from `from` on: some of them, at least one where there is one.
     fn read(
         &self,
@@ -87,6 +93,14 @@ impl<D: Disk, E: Executor> MetadataLog for SoloMetadataLog<D, E> {
 
     fn committed(&self) -> Offset {
         self.0.ends().durable()
+    }
+
+    fn end(&self) -> Offset {
+        self.0.ends().accepted()
+    }
+
+    fn term(&self) -> LeaderEpoch {
+        TERM
     }
 
     async fn read(&self, from: Offset) -> Result<Vec<MetadataRecord>, MetadataLogError> {

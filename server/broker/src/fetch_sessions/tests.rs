@@ -476,7 +476,7 @@ impl Pair {
         }
         assert_eq!(self.real.count(), self.model.sessions.len());
         let partitions = self.model.sessions.iter().map(|session| session.partitions.len());
-        assert_eq!(self.real.partition_count(), partitions.sum());
+        assert_eq!(self.real.partition_count(), partitions.sum::<usize>());
         assert_eq!(self.real.evictions(), self.model.evictions);
     }
 

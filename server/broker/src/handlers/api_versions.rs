@@ -3,17 +3,22 @@
 //! Every connection opens with it, and a client newer than the broker opens with a version it does not know: that one alone is
 //! answered in version 0 with error 35 and the range of key 18, so that the client tries again lower.
 
+use cluster::{FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_MIN, FEATURE_NAME};
 use wire::ErrorCode;
-use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::api_versions::{
+    ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
+};
 
-use crate::handlers::Answer;
+use crate::handlers::{Answer, Call};
+use crate::mesh_call::Message;
+use crate::platform::{Mesh, Platform};
 
 /// Answers from the one table; refuses a client that names itself in a way that no log could show.
-pub(super) fn handle(
-    version: i16,
+pub(super) fn handle<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
     request: &ApiVersionsRequest<'_>,
 ) -> Answer<ApiVersionsResponse<'static>> {
-    let is_named = version < 3
+    let is_named = call.version < 3
         || (is_plain_name(&request.client_software_name)
             && is_plain_name(&request.client_software_version));
     if !is_named {
@@ -23,7 +28,27 @@ pub(super) fn handle(
             error_code,
         );
     }
-    Answer::ok(ApiVersionsResponse::advertised())
+    let image = call.shard.image();
+    // Kafka's epoch of the features is the offset of the metadata that they are known by.
+    let finalized_features_epoch = image.next_offset().0.saturating_sub(1);
+    Answer::ok(ApiVersionsResponse {
+        supported_features: vec![SupportedFeatureKey {
+            name: FEATURE_NAME.into(),
+            min_version: level(FEATURE_LEVEL_MIN),
+            max_version: level(FEATURE_LEVEL_KNOWN),
+        }],
+        finalized_features_epoch,
+        finalized_features: vec![FinalizedFeatureKey {
+            name: FEATURE_NAME.into(),
+            max_version_level: level(image.feature_level()),
+            min_version_level: level(image.feature_level()),
+        }],
+        ..ApiVersionsResponse::advertised()
+    })
+}
+
+fn level(level: u16) -> i16 {
+    i16::try_from(level).unwrap_or(i16::MAX)
 }
 
 /// KIP-511: letters and digits, with `-` and `.` between them.

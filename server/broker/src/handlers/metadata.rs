@@ -18,7 +18,7 @@ use crate::platform::{Mesh, Platform};
 
 /// Operations that apply to a topic, as the bits of Kafka's ACL operations: read, write, create, delete, alter, describe,
 /// describe configs, alter configs. Everyone may do everything until security exists (MD-11).
-const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
+pub(super) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// The same for the cluster: create, alter, describe, cluster action, describe configs, alter configs, idempotent write.
 pub(super) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
@@ -203,7 +203,7 @@ fn describe<P: Platform, M: Mesh<Message>>(
 }
 
 /// The broker that a client sees where the image says node and slot.
-fn broker_id<P: Platform, M: Mesh<Message>>(
+pub(super) fn broker_id<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     image: &Image,
     node: NodeId,

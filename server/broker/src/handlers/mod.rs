@@ -11,13 +11,18 @@ mod create_topics;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_quorum;
+mod describe_topic_partitions;
 mod fetch;
 mod find_coordinator;
 mod incremental_alter_configs;
 mod init_producer_id;
+mod list_config_resources;
 mod list_offsets;
+mod list_partition_reassignments;
 mod metadata;
 mod produce;
+mod update_features;
 
 use std::collections::HashSet;
 use std::hash::Hash;
@@ -251,7 +256,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(
     Ok(match call.api {
         ApiKey::ApiVersions => {
             let request = wire::api_versions::ApiVersionsRequest::decode(version, body)?;
-            call.reply(&api_versions::handle(version, &request))
+            call.reply(&api_versions::handle(&call, &request))
         }
         ApiKey::Metadata => {
             let request = wire::metadata::MetadataRequest::decode(version, body)?;
@@ -281,26 +286,60 @@ async fn serve<P: Platform, M: Mesh<Message>>(
             let request = wire::delete_topics::DeleteTopicsRequest::decode(version, body)?;
             call.reply(&delete_topics::handle(&call, &request).await)
         }
+        _ => return serve_administration(&call, body).await,
+    })
+}
+
+/// [`serve`] for what administrators ask.
+async fn serve_administration<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    body: &[u8],
+) -> Result<Served<P::Disk>, BodyError> {
+    let version = call.version;
+    Ok(match call.api {
         ApiKey::CreatePartitions => {
             let request = wire::create_partitions::CreatePartitionsRequest::decode(version, body)?;
-            call.reply(&create_partitions::handle(&call, &request).await)
+            call.reply(&create_partitions::handle(call, &request).await)
         }
         ApiKey::AlterConfigs => {
             let request = wire::alter_configs::AlterConfigsRequest::decode(version, body)?;
-            call.reply(&alter_configs::handle(&call, &request).await)
+            call.reply(&alter_configs::handle(call, &request).await)
         }
         ApiKey::IncrementalAlterConfigs => {
             use wire::incremental_alter_configs::IncrementalAlterConfigsRequest as Request;
             let request = Request::decode(version, body)?;
-            call.reply(&incremental_alter_configs::handle(&call, &request).await)
+            call.reply(&incremental_alter_configs::handle(call, &request).await)
         }
         ApiKey::DescribeConfigs => {
             let request = wire::describe_configs::DescribeConfigsRequest::decode(version, body)?;
-            call.reply(&describe_configs::handle(&call, &request).await)
+            call.reply(&describe_configs::handle(call, &request).await)
+        }
+        ApiKey::ListPartitionReassignments => {
+            use wire::list_partition_reassignments::ListPartitionReassignmentsRequest as Request;
+            Request::decode(version, body)?;
+            call.reply(&list_partition_reassignments::handle(call))
+        }
+        ApiKey::DescribeQuorum => {
+            let request = wire::describe_quorum::DescribeQuorumRequest::decode(version, body)?;
+            call.reply(&describe_quorum::handle(call, &request).await)
+        }
+        ApiKey::UpdateFeatures => {
+            let request = wire::update_features::UpdateFeaturesRequest::decode(version, body)?;
+            call.reply(&update_features::handle(call, &request).await)
+        }
+        ApiKey::ListConfigResources => {
+            use wire::list_config_resources::ListConfigResourcesRequest as Request;
+            let request = Request::decode(version, body)?;
+            call.reply(&list_config_resources::handle(call, &request))
+        }
+        ApiKey::DescribeTopicPartitions => {
+            use wire::describe_topic_partitions::DescribeTopicPartitionsRequest as Request;
+            let request = Request::decode(version, body)?;
+            call.reply(&describe_topic_partitions::handle(call, &request))
         }
         ApiKey::DescribeCluster => {
             let request = wire::describe_cluster::DescribeClusterRequest::decode(version, body)?;
-            call.reply(&describe_cluster::handle(&call, &request))
+            call.reply(&describe_cluster::handle(call, &request))
         }
         api => unreachable!("{api} passed the header check and has no handler"),
     })

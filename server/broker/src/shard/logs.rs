@@ -195,6 +195,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                     driver.log().set_options(log_options(&settings));
                     driver.set_rules(BatchRules::of(&settings));
                 }
+                // What is offline stays so until the node is restarted: a failure is not tried again.
+                None if self.offline.borrow().contains_key(&partition) => {}
                 None => wanted.push(Wanted {
                     topic: Arc::clone(topic),
                     index,

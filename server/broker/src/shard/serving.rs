@@ -74,6 +74,8 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         | Request::DeleteTopics(_)
         | Request::CreatePartitions(_)
         | Request::AlterConfigs(_)
+        | Request::UpdateFeatures(_)
+        | Request::Quorum
         | Request::ProducerIds => unreachable!("not a call that a data core serves out of turn"),
     }
 }

@@ -5,11 +5,11 @@
 use std::rc::Rc;
 
 use cluster::{
-    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, GrowthOutcome,
-    Intent,
+    AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, FeatureRefusal,
+    GrowthOutcome, Intent, UpdateFeatures,
 };
 
-use crate::calls::{Reply, Request};
+use crate::calls::{QuorumState, Reply, Request};
 use crate::control::{Changed, TopicCreation, TopicDeletion, TopicToCreate};
 use crate::drivers::metadata_log::MetadataLogError;
 use crate::memory::HeldMemory;
@@ -75,6 +75,28 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             Ok(Reply::AlterConfigs(changed)) => changed,
             Ok(Reply::Failed) => Err(MetadataLogError::Failed),
             Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
+        }
+    }
+
+    /// Settles on feature levels; on return every core of this node knows them.
+    pub async fn update_features(
+        &self,
+        update: UpdateFeatures,
+    ) -> Result<Result<(), FeatureRefusal>, MetadataLogError> {
+        let control = self.caller.control();
+        match self.caller.ask(control, Request::UpdateFeatures(update)).await {
+            Ok(Reply::UpdateFeatures(updated)) => updated,
+            Ok(Reply::Failed) => Err(MetadataLogError::Failed),
+            Ok(_) | Err(_) => Err(MetadataLogError::Stopping),
+        }
+    }
+
+    /// How far the metadata log is; `None` where the node is stopping.
+    pub async fn quorum(&self) -> Option<QuorumState> {
+        let control = self.caller.control();
+        match self.caller.ask(control, Request::Quorum).await {
+            Ok(Reply::Quorum(state)) => Some(state),
+            Ok(_) | Err(_) => None,
         }
     }
 

@@ -10,6 +10,7 @@
 )]
 
 mod alter_configs;
+mod cluster_admin;
 mod configs;
 mod connections;
 mod cores;

@@ -119,8 +119,14 @@ fn check_any(row: &Golden) {
         "IncrementalAlterConfigsResponse": incremental_alter_configs::IncrementalAlterConfigsResponse<'_>,
         "ListPartitionReassignmentsRequest": list_partition_reassignments::ListPartitionReassignmentsRequest<'_>,
         "ListPartitionReassignmentsResponse": list_partition_reassignments::ListPartitionReassignmentsResponse<'_>,
+        "DescribeQuorumRequest": describe_quorum::DescribeQuorumRequest<'_>,
+        "DescribeQuorumResponse": describe_quorum::DescribeQuorumResponse<'_>,
+        "UpdateFeaturesRequest": update_features::UpdateFeaturesRequest<'_>,
+        "UpdateFeaturesResponse": update_features::UpdateFeaturesResponse<'_>,
         "DescribeClusterRequest": describe_cluster::DescribeClusterRequest,
         "DescribeClusterResponse": describe_cluster::DescribeClusterResponse<'_>,
+        "ListConfigResourcesRequest": list_config_resources::ListConfigResourcesRequest,
+        "ListConfigResourcesResponse": list_config_resources::ListConfigResourcesResponse<'_>,
         "DescribeTopicPartitionsRequest": describe_topic_partitions::DescribeTopicPartitionsRequest<'_>,
         "DescribeTopicPartitionsResponse": describe_topic_partitions::DescribeTopicPartitionsResponse<'_>,
     }
@@ -177,7 +183,7 @@ fn every_row_decodes_to_its_json_and_encodes_to_its_bytes() {
         check_any(&row);
         rows += 1;
     }
-    assert_eq!(rows, 1130);
+    assert_eq!(rows, 1210);
 }
 
 #[test]

@@ -65,7 +65,7 @@ macro_rules! numbers {
     )*};
 }
 
-numbers! { i8 i16 i32 i64 }
+numbers! { i8 i16 u16 i32 i64 }
 
 macro_rules! nouns {
     ($($type:ident)*) => {$(
