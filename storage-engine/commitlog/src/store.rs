@@ -25,7 +25,7 @@ use crate::files::{LogKey, OpenFiles};
 use crate::local::{Event, join_all};
 use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState, SealBackoff};
 use crate::lru::Lru;
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Rule};
 use crate::read_cache::ReadCache;
 use crate::recovery::{Recovered, Recovery, RecoveryReport};
 use crate::shared::Shared;
@@ -543,7 +543,11 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 groups: std::collections::VecDeque::new(),
                 epochs: recovered.epochs,
                 epochs_changed: recovered.epochs_changed,
-                damage: recovered.damage,
+                damage: if self.shared.mutant.lacks(Rule::DamageNotListed) {
+                    Vec::new()
+                } else {
+                    recovered.damage
+                },
                 sealing: false,
                 seal_backoff: SealBackoff::default(),
                 snapshot_at: recovered.snapshot_at,

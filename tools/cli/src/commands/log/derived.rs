@@ -3,7 +3,7 @@
 //! Owns the comparison. A snapshot may leave a producer out that has expired, and may know one whose batches retention took:
 //! only what the batches contradict is a difference.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use record::{BatchHeader, Offset, ProducerEpoch, ProducerId, ProducerSnapshotEntry, Timestamp};
 
@@ -66,16 +66,23 @@ impl Derived {
         }
         // Producers expire by the time of their last batch: whoever is no older than one that is there is missing.
         let oldest = entries.iter().map(|entry| entry.timestamp).min();
-        let known: BTreeSet<_> = entries.iter().map(|entry| entry.producer_id).collect();
+        // A producer has an entry for each of its last batches.
+        let mut newest: BTreeMap<ProducerId, &ProducerSnapshotEntry> = BTreeMap::new();
+        for entry in entries {
+            let known = newest.entry(entry.producer_id).or_insert(entry);
+            if entry.last_offset > known.last_offset {
+                *known = entry;
+            }
+        }
         for (id, last) in &self.producers {
-            if !known.contains(id) && oldest.is_some_and(|oldest| last.timestamp >= oldest) {
+            if !newest.contains_key(id) && oldest.is_some_and(|oldest| last.timestamp >= oldest) {
                 return Some(format!(
                     "producer {id} wrote offset {} and is left out",
                     last.last_offset
                 ));
             }
         }
-        entries.iter().find_map(|entry| self.contradicts(entry, first))
+        newest.into_values().find_map(|entry| self.contradicts(entry, first))
     }
 
     fn contradicts(&self, entry: &ProducerSnapshotEntry, first: Offset) -> Option<String> {
@@ -92,5 +99,48 @@ impl Derived {
                 said.0, said.1, said.2, found.0, found.1, found.2
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use record::{BatchBuilder, BatchView, Codec, NewRecord, Producer};
+
+    /// Batches of ten records each of one producer, and an entry for each.
+    fn batches(count: i64) -> (Derived, Vec<ProducerSnapshotEntry>) {
+        let mut derived = Derived::default();
+        let mut entries = Vec::new();
+        for index in 0..count {
+            let base_sequence = i32::try_from(index * 10).unwrap();
+            let producer = Producer { id: ProducerId(7), epoch: ProducerEpoch(0), base_sequence };
+            let mut builder = BatchBuilder::new(Codec::None).producer(producer);
+            for _ in 0..10 {
+                builder.append(&NewRecord { value: Some(b"v"), ..NewRecord::default() });
+            }
+            let mut batch = builder.build();
+            batch[..8].copy_from_slice(&(index * 10).to_be_bytes());
+            let header = *BatchView::parse(&batch).unwrap().header();
+            derived.observe(&header);
+            entries.push(ProducerSnapshotEntry {
+                producer_id: ProducerId(7),
+                producer_epoch: ProducerEpoch(0),
+                last_sequence: header.last_sequence(),
+                last_offset: header.last_offset(),
+                offset_delta: 9,
+                timestamp: header.max_timestamp,
+                coordinator_epoch: -1,
+                current_transaction_first_offset: -1,
+            });
+        }
+        (derived, entries)
+    }
+
+    #[test]
+    fn the_newest_of_a_producers_batches_is_the_one_that_counts() {
+        let (derived, entries) = batches(3);
+        assert_eq!(derived.difference(Offset(30), &entries), None);
+        let said = derived.difference(Offset(30), &entries[..2]).unwrap();
+        assert!(said.contains("offset 19; its last batch has 0, 29, 29"), "{said}");
     }
 }
