@@ -172,15 +172,12 @@ async fn ended<T>(activity: &Activity, stopping: &Flag) -> Result<T, EndReason> 
 
 /// Ends when the client has been gone for the time that its last replies may take. While nothing is read, a client that leaves
 /// with long polls under way would be waited for until the last of them ends.
-async fn abandoned<P: Platform, M: Mesh<Message>>(
-    reader: &P::Reader,
-    shard: &Rc<Shard<P, M>>,
-) -> Option<()> {
+async fn abandoned<P: Platform, M: Mesh<Message>>(reader: &P::Reader, shard: &Rc<Shard<P, M>>) {
     loop {
         shard.platform().sleep(DRAIN_TIME).await;
         if reader.has_ended() {
             shard.platform().sleep(DRAIN_TIME).await;
-            return None;
+            return;
         }
     }
 }
@@ -208,12 +205,7 @@ impl<P: Platform> Incoming<P> {
             self.activity.moved(now);
             let memory = self.memory_of(shard, &frame).map(Rc::new);
             let is_counted = memory.is_some();
-            let earlier = async {
-                let abandoned = async {
-                    abandoned(&self.reader, shard).await;
-                };
-                or(self.queue.all_served(), abandoned).await;
-            };
+            let earlier = or(self.queue.all_served(), abandoned(&self.reader, shard));
             match handlers::begin(shard, &mut self.context, (frame, memory), earlier).await {
                 Ok(begun) => self.queue.push(begun),
                 Err(bad) => return EndReason::Request(bad),
@@ -228,10 +220,14 @@ impl<P: Platform> Incoming<P> {
                     };
                     let _ = or(room, ended(&self.activity, shard.stopping())).await;
                 }
-                Some(())
+                None
             };
-            if or(room, abandoned(&self.reader, shard)).await.is_none() {
-                return EndReason::Closed;
+            let gone = async {
+                abandoned(&self.reader, shard).await;
+                Some(EndReason::Closed)
+            };
+            if let Some(reason) = or(room, gone).await {
+                return reason;
             }
             if self.activity.is_given_up() {
                 return EndReason::given_up(&self.activity);

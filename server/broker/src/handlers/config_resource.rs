@@ -5,7 +5,7 @@
 
 use cluster::{AlterConfigs, ConfigChange, ConfigTarget, Intent, node_of_endpoint};
 use record::NodeId;
-use wire::ErrorCode;
+use wire::{ErrorCode, Text};
 
 use crate::context::{Operation, Resource};
 use crate::error_code::ToErrorCode;
@@ -26,6 +26,14 @@ pub(super) const GROUP: i8 = 32;
 
 /// Why a resource is not described or altered.
 pub(super) type Refusal = (ErrorCode, String);
+
+/// What became of a change, as both responses tell it.
+pub(super) fn told(result: Result<(), Refusal>) -> (ErrorCode, Option<Text<'static>>) {
+    match result {
+        Ok(()) => (ErrorCode::None, None),
+        Err((error_code, message)) => (error_code, Some(message.into())),
+    }
+}
 
 /// What a kind and a name stand for.
 pub(super) fn target<P: Platform, M: Mesh<Message>>(

@@ -12,7 +12,7 @@ use wire::describe_topic_partitions::{
 use wire::{ErrorCode, Text};
 
 use crate::context::{Operation, Resource};
-use crate::handlers::metadata::{TOPIC_OPERATIONS, broker_id};
+use crate::handlers::metadata::{TOPIC_OPERATIONS, broker_id, leader_error};
 use crate::handlers::{Answer, Call};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
@@ -163,10 +163,7 @@ fn partition<P: Platform, M: Mesh<Message>>(
     let seen = |node: NodeId| broker_id(call, image, node, partition);
     let leader_id = seen(partition.leader);
     DescribeTopicPartitionsResponsePartition {
-        error_code: match leader_id {
-            NodeId::NONE => ErrorCode::LeaderNotAvailable,
-            _ => ErrorCode::None,
-        },
+        error_code: leader_error(leader_id),
         partition_index,
         leader_id,
         leader_epoch: partition.leader_epoch,

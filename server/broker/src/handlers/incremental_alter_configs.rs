@@ -22,10 +22,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     let asked = asked.map(|asked| (asked.resource_type, &*asked.resource_name, change(asked)));
     let results = config_resource::alter(call, asked.collect(), request.validate_only).await;
     let responses = request.resources.iter().zip(results).map(|(asked, result)| {
-        let (error_code, error_message) = match result {
-            Ok(()) => (ErrorCode::None, None),
-            Err((error_code, message)) => (error_code, Some(message.into())),
-        };
+        let (error_code, error_message) = config_resource::told(result);
         AlterConfigsResourceResponse {
             error_code,
             error_message,

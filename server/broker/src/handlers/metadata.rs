@@ -180,10 +180,7 @@ fn describe<P: Platform, M: Mesh<Message>>(
         let seen = |node: NodeId| broker_id(call, image, node, partition);
         let leader_id = seen(partition.leader);
         MetadataResponsePartition {
-            error_code: match leader_id {
-                NodeId::NONE => ErrorCode::LeaderNotAvailable,
-                _ => ErrorCode::None,
-            },
+            error_code: leader_error(leader_id),
             partition_index,
             leader_id,
             leader_epoch: partition.leader_epoch,
@@ -199,6 +196,14 @@ fn describe<P: Platform, M: Mesh<Message>>(
         is_internal: is_internal_topic(&topic.name),
         partitions: partitions.collect(),
         ..Default::default()
+    }
+}
+
+/// What a partition's answer says beside a leader that the client sees, or does not.
+pub(super) fn leader_error(leader: NodeId) -> ErrorCode {
+    match leader {
+        NodeId::NONE => ErrorCode::LeaderNotAvailable,
+        _ => ErrorCode::None,
     }
 }
 
