@@ -2,7 +2,8 @@
 //!
 //! Owns call numbers, the table of calls under way and the bound on them. A receive loop hands replies in here and never waits;
 //! only tasks of connections and drivers wait. Every call of a core that has left the mesh ends with [`CallError`], and every
-//! call whose service panics with [`Reply::Failed`]: none is left without an answer.
+//! call whose service panics with [`Reply::Failed`]: none is left without an answer. A wait that nobody waits for any more is
+//! given up, so that it does not linger where it is served.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
@@ -10,6 +11,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use commitlog::TaskClass;
+use partition::FETCH_WAITERS_MAX;
 
 use crate::calls::{Reply, Request, WaitCall};
 use crate::memory::HeldMemory;
@@ -20,7 +22,7 @@ use crate::sync::{Event, OnceSender, once};
 const CALLS_MAX: usize = 2048;
 /// Fetches that wait for one other core. They are idle and cost next to nothing there, so they have a bound of their own: what
 /// is to be done must not wait behind them.
-const WAITS_MAX: usize = 16_384;
+const WAITS_MAX: usize = FETCH_WAITERS_MAX;
 /// How long to leave a full queue alone before trying again.
 const FULL_QUEUE_PAUSE: Duration = Duration::from_micros(50);
 /// How often it is looked whether a core that owes replies has left.
@@ -37,6 +39,8 @@ pub enum Message {
     Call(CallId, Request),
     /// The answer.
     Answer(CallId, Reply),
+    /// Nobody waits for the answer to this wait any more. It may come too late, or not at all where the queue is full.
+    GiveUp(CallId),
 }
 
 /// The other core, or the whole node, is going down.
@@ -132,7 +136,8 @@ impl<P: Clone, M: Clone> Clone for Caller<P, M> {
 /// A call that has been queued; awaiting it gives the reply. Where it is dropped the reply goes nowhere, and what the request
 /// takes stays counted until the other core has answered or left.
 #[derive(Debug)]
-pub struct PendingCall {
+pub struct PendingCall<M: Mesh<Message>> {
+    mesh: M,
     to: MeshIndex,
     id: u64,
     kind: CallKind,
@@ -140,7 +145,7 @@ pub struct PendingCall {
     calls: Rc<Calls>,
 }
 
-impl PendingCall {
+impl<M: Mesh<Message>> PendingCall<M> {
     /// The reply. Errors: the other core, or this one, is going down.
     pub async fn reply(mut self) -> Result<Reply, CallError> {
         let to = self.to;
@@ -149,10 +154,11 @@ impl PendingCall {
     }
 }
 
-impl Drop for PendingCall {
+impl<M: Mesh<Message>> Drop for PendingCall<M> {
     fn drop(&mut self) {
-        if self.kind == CallKind::Wait {
-            drop(self.calls.end(self.id));
+        if self.kind == CallKind::Wait && self.calls.end(self.id).is_some() {
+            // Where the queue is full it ends by itself a little later.
+            self.mesh.try_send(self.to, Message::GiveUp(CallId(self.id))).ok();
         }
     }
 }
@@ -221,7 +227,7 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
     }
 
     /// Queues a request. Order: requests of one task to one core arrive in the order of these calls.
-    pub async fn call(&self, to: MeshIndex, request: Request) -> PendingCall {
+    pub async fn call(&self, to: MeshIndex, request: Request) -> PendingCall<M> {
         self.call_with(to, request, None).await
     }
 
@@ -231,7 +237,7 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
         to: MeshIndex,
         request: Request,
         memory: Option<Rc<HeldMemory>>,
-    ) -> PendingCall {
+    ) -> PendingCall<M> {
         while !self.calls.has_room(to, CallKind::Work) {
             self.calls.room.listen().await;
         }
@@ -239,7 +245,7 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
     }
 
     /// Queues a wait; `None` where there are as many as there may be.
-    pub async fn try_wait(&self, to: MeshIndex, call: WaitCall) -> Option<PendingCall> {
+    pub async fn try_wait(&self, to: MeshIndex, call: WaitCall) -> Option<PendingCall<M>> {
         if !self.calls.has_room(to, CallKind::Wait) {
             return None;
         }
@@ -252,12 +258,13 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
         request: Request,
         kind: CallKind,
         memory: Option<Rc<HeldMemory>>,
-    ) -> PendingCall {
+    ) -> PendingCall<M> {
         let id = self.calls.next.get();
         self.calls.next.set(id + 1);
         let (sender, receiver) = once();
         self.calls.begin(id, Pending { to, kind, sender, _memory: memory });
-        let pending = PendingCall { to, id, kind, receiver, calls: Rc::clone(&self.calls) };
+        let (mesh, calls) = (self.mesh.clone(), Rc::clone(&self.calls));
+        let pending = PendingCall { mesh, to, id, kind, receiver, calls };
         let unsent = Unsent { calls: &self.calls, id: Some(id) };
         self.post(to, Message::Call(CallId(id), request)).await;
         unsent.note_sent();

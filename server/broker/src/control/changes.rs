@@ -146,7 +146,8 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         &self,
         request: UpdateFeatures,
     ) -> Result<Result<(), FeatureRefusal>, MetadataLogError> {
-        let decision = self.image().decide_update_features(&request);
+        let image = self.image();
+        let decision = abort_on_panic(|| image.decide_update_features(&request));
         self.carry_out(decision.records).await?;
         Ok(decision.reply)
     }

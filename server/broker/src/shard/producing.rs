@@ -23,9 +23,9 @@ use crate::shard::{Owned, Shard};
 use crate::sync::join;
 
 /// A Produce whose appends have been made, or are on their way to their owners in order.
-pub struct ProduceUnderWay {
+pub struct ProduceUnderWay<M: Mesh<Message>> {
     local: Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)>,
-    remote: Vec<RemoteProduce>,
+    remote: Vec<RemoteProduce<M>>,
 }
 
 /// A forwarded call with its places in the lines of its partitions.
@@ -36,9 +36,9 @@ pub(super) struct LinedUp {
 }
 
 /// The part of a Produce that another core owns.
-struct RemoteProduce {
+struct RemoteProduce<M: Mesh<Message>> {
     slots: Vec<EntrySlot>,
-    call: PendingCall,
+    call: PendingCall<M>,
 }
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
@@ -48,7 +48,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         terms: &Terms,
         entries: Vec<(ShardIndex, ProduceEntry)>,
         memory: Option<&Rc<HeldMemory>>,
-    ) -> ProduceUnderWay {
+    ) -> ProduceUnderWay<M> {
         let (mine, others): (Vec<_>, Vec<_>) =
             entries.into_iter().partition(|(owner, _)| *owner == self.index());
         let mut remote = Vec::new();
@@ -132,7 +132,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// The append half of a call that has its places. What comes from one core is checked one after the other, which takes
     /// memory and time; it is appended side by side, so that nothing waits for the disk of another partition.
-    pub(super) async fn begin_forwarded_produce(&self, call: LinedUp) -> ProduceUnderWay {
+    pub(super) async fn begin_forwarded_produce(&self, call: LinedUp) -> ProduceUnderWay<M> {
         let LinedUp { terms, checking, entries } = call;
         checking.turn().await;
         let mut admitted = Vec::with_capacity(entries.len());
@@ -175,7 +175,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 }
 
-impl ProduceUnderWay {
+impl<M: Mesh<Message>> ProduceUnderWay<M> {
     /// The answers, once every batch is as safe as its producer asked for, or known not to become so in time. Order: ascending
     /// by slot.
     pub async fn answers(self) -> Vec<ProduceAnswer> {

@@ -2,22 +2,41 @@
 //!
 //! Owns the loop and its promise: it never waits, but for the very last call. Replies go straight to whoever awaits them;
 //! everything else runs as a task of its own. A Produce takes its places in the lines of its partitions before its task
-//! starts, so that a connection's appends keep their order. A service that panics costs its own call.
+//! starts, so that a connection's appends keep their order. A service that panics costs its own call. A wait that was given up
+//! ends at once: whoever reads and is answered by one core leaves nothing behind on the others.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::rc::Rc;
 
 use commitlog::TaskClass;
+use futures_lite::future::or;
 
-use crate::calls::{Reply, Request};
-use crate::mesh_call::Message;
-use crate::platform::{Mesh, Platform};
+use crate::calls::{Reply, Request, WaitCall};
+use crate::mesh_call::{CallId, Message, Owed};
+use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::shard::Shard;
+use crate::sync::Event;
+
+/// The waits that other cores have under way here.
+type Waits = Rc<RefCell<HashMap<(MeshIndex, CallId), Rc<Event>>>>;
 
 /// Receives until the node stops.
 pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P, M>>, mesh: M) {
+    let waits = Waits::default();
     while let Some((from, message)) = mesh.receive().await {
         match message {
             Message::Answer(id, reply) => shard.caller().answered(id, reply),
+            Message::GiveUp(id) => {
+                let given_up = waits.borrow_mut().remove(&(from, id));
+                if let Some(given_up) = given_up {
+                    given_up.notify();
+                }
+            }
+            Message::Call(id, Request::Wait(call)) => {
+                let waiting = wait(&shard, &waits, (from, id), call);
+                shard.platform().spawn(TaskClass::Foreground, Box::pin(waiting));
+            }
             Message::Call(id, Request::Produce(call)) => {
                 // Here, where calls come in their order; the task may start in any.
                 let (owed, call) = (shard.caller().owe(from, id), shard.line_up(from, call));
@@ -46,10 +65,49 @@ pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P,
     shard.caller().close();
 }
 
+/// A wait of another core while it is under way.
+struct NotedWait {
+    waits: Waits,
+    key: (MeshIndex, CallId),
+}
+
+impl Drop for NotedWait {
+    fn drop(&mut self) {
+        self.waits.borrow_mut().remove(&self.key);
+    }
+}
+
+/// Waits until there is more, or nobody waits for it any more. Noted before its task starts: giving it up may be the very next
+/// message.
+fn wait<P: Platform, M: Mesh<Message>>(
+    shard: &Rc<Shard<P, M>>,
+    waits: &Waits,
+    key: (MeshIndex, CallId),
+    call: WaitCall,
+) -> impl Future<Output = ()> + use<P, M> {
+    let event = Event::new();
+    let given_up = event.listen();
+    waits.borrow_mut().insert(key, event);
+    let noted = NotedWait { waits: Rc::clone(waits), key };
+    let owed: Owed<P, M> = shard.caller().owe(key.0, key.1);
+    let shard = Rc::clone(shard);
+    async move {
+        let waited = async { Some(shard.wait_here(&call).await) };
+        let given_up = async {
+            given_up.await;
+            None
+        };
+        let ended = or(waited, given_up).await;
+        drop(noted);
+        if let Some(waited) = ended {
+            owed.answer(Reply::Woken(waited)).await;
+        }
+    }
+}
+
 async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: Request) -> Reply {
     match request {
         Request::Fetch(call) => Reply::Fetch(shard.forwarded_fetch(&call).await),
-        Request::Wait(call) => Reply::Woken(shard.wait_here(&call).await),
         Request::ListOffsets(call) => Reply::ListOffsets(shard.list_offsets_here(&call).await),
         Request::Accept => {
             shard.accept();
@@ -67,6 +125,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         }
         Request::Metrics => Reply::Metrics(Box::new(shard.metrics_snapshot())),
         Request::Produce(_)
+        | Request::Wait(_)
         | Request::Open(_)
         | Request::Listen(_)
         | Request::Stop

@@ -8,8 +8,12 @@ use broker::mesh_call::{CallId, Caller};
 use broker::platform::{Mesh, MeshIndex};
 use commitlog::{Executor, TaskClass};
 use partition::Isolation;
+use wire::ErrorCode;
+use wire::fetch::FetchRequest;
 
+use crate::client::fetch_of;
 use crate::mesh::{TestMesh, mesh};
+use crate::node::{Node, batch};
 use crate::world::{TestPlatform, World};
 
 const OTHER: MeshIndex = MeshIndex(1);
@@ -93,5 +97,25 @@ fn what_is_to_be_done_does_not_wait_behind_those_who_wait() {
         caller.answered(id, Reply::Woken(Waited::LookAgain));
         assert!(pending.reply().await.is_ok());
         assert!(caller.try_wait(OTHER, wait()).await.is_some());
+    });
+}
+
+#[test]
+fn a_fetch_that_one_core_answers_leaves_nothing_behind_on_the_others() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 2, &[]).await;
+        let (topic, on) = node.topic("orders", 2).await;
+        let mut reader = node.connect(0);
+        world.sleep(Duration::from_secs(10)).await;
+        let idle = world.task_count(1);
+        let wanted = fetch_of(topic, on.iter().copied());
+        reader.send(11, &FetchRequest { max_wait_ms: 30_000, ..wanted });
+        world.sleep(Duration::from_millis(100)).await;
+        assert_eq!(world.task_count(1), idle + 1, "it waits there");
+        let appended = node.connect(0).append(topic, on[0], &batch(100)).await;
+        assert_eq!(appended, (ErrorCode::None, 0));
+        world.sleep(Duration::from_millis(1)).await;
+        assert_eq!(world.task_count(1), idle);
+        node.stop().await;
     });
 }

@@ -129,6 +129,11 @@ impl World {
         self.0.faults.borrow_mut().insert((core, fault), count);
     }
 
+    /// Tasks of a core that have not ended.
+    pub(crate) fn task_count(&self, core: u16) -> usize {
+        self.0.tasks.borrow().values().filter(|(of, _)| *of == core).count()
+    }
+
     /// Tasks of a core that ended in a panic.
     pub(crate) fn panic_count(&self, core: u16) -> u64 {
         self.0.panics.borrow().get(&core).copied().unwrap_or(0)
