@@ -100,6 +100,8 @@ pub struct DamagedCheckpoint {
     pub path: String,
     /// What is wrong with it.
     pub damage: CheckpointDamage,
+    /// The shard's other copy can be read, and counts. Otherwise the shard's logs are scanned from their beginning.
+    pub has_other: bool,
 }
 
 pub(crate) fn encode(file: &CheckpointFile) -> Vec<u8> {
@@ -209,7 +211,7 @@ impl CheckpointMap {
         let mut damaged = Vec::new();
         let names = match disk.list(CHECKPOINT_DIRECTORY).await {
             Ok(names) => names,
-            Err(DiskError::NotFound) => return Ok((map, damaged)),
+            Err(DiskError::NotFound) => return Ok((map, Vec::new())),
             Err(error) => return Err(error).at(CHECKPOINT_DIRECTORY),
         };
         for entry in names {
@@ -223,9 +225,14 @@ impl CheckpointMap {
             };
             match decode(&bytes) {
                 Ok(file) => map.add(shard, copy, file, mutant),
-                Err(damage) => damaged.push(DamagedCheckpoint { path, damage }),
+                Err(damage) => damaged.push((shard.to_owned(), path, damage)),
             }
         }
+        let damaged = damaged.into_iter().map(|(shard, path, damage)| {
+            let has_other = map.by_shard.contains_key(&shard);
+            DamagedCheckpoint { path, damage, has_other }
+        });
+        let damaged = damaged.collect();
         Ok((map, damaged))
     }
 

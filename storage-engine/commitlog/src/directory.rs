@@ -181,6 +181,16 @@ fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
     })
 }
 
+/// Who a data directory says it belongs to; `None` where it does not say. Nothing is changed.
+pub async fn read_identity<D: Disk>(disk: &D) -> Result<Option<NewIds>, DirectoryError> {
+    let meta = small_file::read(disk, META_FILE, META_BYTES_MAX).await.at(META_FILE)?;
+    let Some(bytes) = meta else { return Ok(None) };
+    match decode_meta(&bytes) {
+        Ok(ids) => Ok(Some(ids)),
+        Err((offset, damage)) => Err(DirectoryError::Meta { offset, damage }),
+    }
+}
+
 /// Opens the data directory, or makes it one if it is empty.
 ///
 /// Order   the caller holds the lock. The clean-stop marker is removed, and its removal synced, before anything else is
@@ -190,13 +200,8 @@ pub async fn open_or_create<D: Disk>(
     disk: &D,
     new_ids: impl Fn() -> NewIds,
 ) -> Result<DataDirectory, DirectoryError> {
-    let meta = small_file::read(disk, META_FILE, META_BYTES_MAX).await.at(META_FILE)?;
-    let (ids, is_new) = match meta {
-        Some(bytes) => {
-            let ids = decode_meta(&bytes)
-                .map_err(|(offset, damage)| DirectoryError::Meta { offset, damage })?;
-            (ids, false)
-        }
+    let (ids, is_new) = match read_identity(disk).await? {
+        Some(ids) => (ids, false),
         None if holds_data(disk).await? => return Err(DirectoryError::MetaMissing),
         None => (new_ids(), true),
     };

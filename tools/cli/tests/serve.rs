@@ -242,3 +242,98 @@ fn a_disk_below_its_floor_takes_no_records_and_the_node_goes_on() {
     assert!(node.stop().success());
     drop(std::fs::remove_dir_all(&data_dir));
 }
+
+/// Appends a line to a topic with the command line, which waits for its ack.
+fn produce_line(node: &Node, topic: &str) {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_corelog"))
+        .args(["produce", topic, "-b", &node.kafka])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(b"a line\n").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// A copy of a data directory that no node runs on.
+fn copy_of(data_dir: &Path) -> PathBuf {
+    let copy = data_dir.with_extension("copy");
+    drop(std::fs::remove_dir_all(&copy));
+    assert!(Command::new("cp").arg("-r").args([data_dir, &copy]).status().unwrap().success());
+    copy
+}
+
+#[test]
+fn log_verify_misses_what_a_data_directory_has_lost_as_a_whole() {
+    let data_dir = data_dir("census");
+    let node = start(&data_dir, &[]);
+    for topic in ["orders", "refunds"] {
+        create_by_name(&mut TcpStream::connect(&node.kafka).unwrap(), topic);
+        produce_line(&node, topic);
+    }
+    assert!(node.stop().success());
+    let check = |edit: &dyn Fn(&Path), expected: &[&str]| {
+        let copy = copy_of(&data_dir);
+        edit(&copy);
+        let mut verify = Command::new(env!("CARGO_BIN_EXE_corelog"));
+        let verified = verify.args(["log", "verify"]).arg(&copy).output().unwrap();
+        let said = String::from_utf8_lossy(&verified.stdout).into_owned();
+        for words in expected {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        let code = if expected.is_empty() { 0 } else { 5 };
+        assert_eq!(verified.status.code(), Some(code), "{said}");
+        drop(std::fs::remove_dir_all(&copy));
+    };
+    let remove =
+        |at: &'static str| move |copy: &Path| std::fs::remove_dir_all(copy.join(at)).unwrap();
+    let rename = |copy: &Path, from: &str, to: &str| {
+        std::fs::rename(copy.join(from), copy.join(to)).unwrap();
+    };
+    let flip = |copy: &Path, at: &str| {
+        let mut bytes = std::fs::read(copy.join(at)).unwrap();
+        *bytes.last_mut().unwrap() ^= 1;
+        std::fs::write(copy.join(at), bytes).unwrap();
+    };
+    check(&|_| {}, &[]);
+    check(&remove("topics/orders-0"), &["topics/orders-0: missing, with offsets 0 to 0"]);
+    check(&remove("topics"), &["topics/orders-0: missing", "topics/refunds-0: missing"]);
+    check(&remove("coordinator"), &["coordinator: no log of metadata"]);
+    check(
+        &|copy| {
+            rename(copy, "topics/orders-0", "topics/x");
+            rename(copy, "topics/refunds-0", "topics/orders-0");
+            rename(copy, "topics/x", "topics/refunds-0");
+        },
+        &[
+            "topics/orders-0: partition.metadata names topic ",
+            "topics/refunds-0: partition.metadata",
+        ],
+    );
+    check(
+        &|copy| rename(copy, "topics/orders-0", "topics/bills-0"),
+        &["topics/orders-0: missing, with offsets 0 to 0", "topics/bills-0: of no topic"],
+    );
+    check(
+        &|copy| std::fs::write(copy.join("topics/orders-0/partition.metadata"), b"?").unwrap(),
+        &["topics/orders-0: partition.metadata names no topic"],
+    );
+    check(&|copy| flip(copy, "meta.properties"), &["meta.properties: "]);
+    check(
+        &|copy| {
+            let epochs = copy.join("topics/orders-0/leader-epoch-checkpoint");
+            std::fs::remove_file(&epochs).unwrap();
+            std::fs::create_dir(&epochs).unwrap();
+        },
+        &["leader-epoch-checkpoint: a directory, where a file belongs"],
+    );
+    check(
+        &|copy| {
+            for entry in std::fs::read_dir(copy.join("checkpoints")).unwrap() {
+                flip(copy, entry.unwrap().path().to_str().unwrap());
+            }
+        },
+        &["nor can its other copy"],
+    );
+    drop(std::fs::remove_dir_all(&data_dir));
+}

@@ -166,7 +166,12 @@ async fn recover<P: Platform, M: Mesh<Message>>(
     let loaded = CheckpointMap::load(&platform.disk()).await;
     let (checkpoints, damaged) = loaded.map_err(|error| StartRefusal::Data(error.to_string()))?;
     for copy in damaged {
-        tracing::warn!("{}: {:?}; the other copy counts", copy.path, copy.damage);
+        let consequence = if copy.has_other {
+            "the other copy counts"
+        } else {
+            "no copy can be read: its logs are scanned from their beginning"
+        };
+        tracing::warn!("{}: {}; {consequence}", copy.path, copy.damage);
     }
     let checkpoints = Arc::new(checkpoints);
     let control =

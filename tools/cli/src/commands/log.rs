@@ -12,6 +12,7 @@ use crate::OutputArgs;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Format, Output};
 
+mod census;
 mod check;
 mod derived;
 mod files;
@@ -37,7 +38,7 @@ Examples:
 
 It checks every batch of every .log: place, checksum, offsets, and each record in it; every entry of
 .index and .timeindex; producer snapshots and leader epochs against the batches; and in a data directory
-that everything is there which its checkpoints know. It exits with 5 where anything is wrong. What lies
+that everything is there which its metadata and its checkpoints know. It exits with 5 where anything is wrong. What lies
 above a checkpoint and is torn is a note: the next start of the node cuts it. stray/ and deleted/ are
 left out unless they are named.";
 
@@ -83,7 +84,8 @@ pub(crate) fn run(command: &LogCommand) -> Outcome {
 fn dump(args: &DumpArgs) -> Outcome {
     let format = args.output.output;
     let mut output = Output::new(format);
-    visit(&args.paths, Depth::Headers, async |checker, partition, is_alone| {
+    visit(&args.paths, Depth::Headers, async |checker, found, is_alone| {
+        let Found::Partition(partition) = found else { return Ok(()) };
         let mut standing = checker.standing(partition).await?;
         for segment in &partition.segments {
             if format == Format::Table {
@@ -105,12 +107,15 @@ fn dump(args: &DumpArgs) -> Outcome {
 fn verify(args: &VerifyArgs) -> Outcome {
     let format = args.output.output;
     let mut output = Output::new(format);
-    let totals = visit(&args.paths, Depth::Records, async |checker, partition, _| {
+    let totals = visit(&args.paths, Depth::Records, async |checker, found, _| {
         let mut print = |item: &Item<'_>| match item {
             Item::Finding(_) => output.with(|sink| item.write(sink, format)),
             Item::Batch(_) | Item::ZeroTail(_) => Ok(()),
         };
-        checker.partition(partition, &mut print).await?;
+        match found {
+            Found::Partition(partition) => checker.partition(partition, &mut print).await?,
+            Found::DataDirectory(partitions) => checker.census(partitions, &mut print).await?,
+        }
         output.flush()
     })?;
     output.show(&totals)?;
@@ -123,11 +128,19 @@ fn verify(args: &VerifyArgs) -> Outcome {
     Err(Failure::new(Exit::Damaged, format!("{} {noun} found", totals.problems)).advise(advice))
 }
 
-/// Calls `visit` for each partition that is found at or below the paths, and says whether it is all there is.
+/// What there is to look at.
+enum Found<'a> {
+    /// The files of one partition.
+    Partition(&'a Partition),
+    /// All partitions of a data directory, after they were looked at one by one.
+    DataDirectory(&'a [Partition]),
+}
+
+/// Calls `visit` for what is found at or below the paths, and says whether one segment is all there is.
 fn visit(
     paths: &[PathBuf],
     depth: Depth,
-    mut visit: impl AsyncFnMut(&mut Checker<GlommioDisk, CorePlatform>, &Partition, bool) -> Outcome,
+    mut visit: impl AsyncFnMut(&mut Checker<GlommioDisk, CorePlatform>, Found<'_>, bool) -> Outcome,
 ) -> Outcome<Totals> {
     crate::commands::run(Path::new("."), async |platform| {
         let mut totals = Totals::default();
@@ -142,7 +155,10 @@ fn visit(
             let checker = Checker::new(disk, platform.clone(), root, ground, depth);
             let mut checker = checker.of_bytes(bytes);
             for partition in &partitions {
-                visit(&mut checker, partition, is_alone).await?;
+                visit(&mut checker, Found::Partition(partition), is_alone).await?;
+            }
+            if ground::is_data_directory(path) {
+                visit(&mut checker, Found::DataDirectory(&partitions), is_alone).await?;
             }
             totals.add(checker.finish());
         }
@@ -161,7 +177,7 @@ async fn ground(path: &Path) -> Outcome<Ground> {
         );
     }
     let ground = Ground::load(&GlommioDisk::new(&directory), holder).await?;
-    for copy in &ground.damaged {
+    for copy in ground.damaged.iter().filter(|copy| copy.has_other) {
         let place = directory.join(&copy.path);
         eprintln!("corelog: {}: {}; another copy stands in", place.display(), copy.damage);
     }

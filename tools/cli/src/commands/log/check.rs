@@ -30,7 +30,7 @@ const SMALL_FILE_BYTES_MAX: usize = 256 << 20;
 
 const UNREADABLE: &str = "reads of it answer CORRUPT_MESSAGE, everything else is served";
 const REBUILT: &str = "it is made again from the log";
-const LOST: &str = "they were acknowledged and come back only from a copy";
+pub(super) const LOST: &str = "they were acknowledged and come back only from a copy";
 const CUT: &str = "above its checkpoint: a tail that the next start cuts";
 const SET_ASIDE: &str = "above its checkpoint: the next start moves it to stray/";
 const RUNNING: &str = "a node runs here and may be writing it";
@@ -50,10 +50,10 @@ impl<F: FnMut(&Item<'_>) -> Outcome> Print for F {}
 
 /// Checks the files below one root.
 pub(super) struct Checker<D: Disk, E: Executor> {
-    disk: D,
-    executor: E,
+    pub(super) disk: D,
+    pub(super) executor: E,
     root: PathBuf,
-    ground: Ground,
+    pub(super) ground: Ground,
     depth: Depth,
     progress: Progress,
     records: BatchRecords,
@@ -97,6 +97,10 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         partition: &Partition,
         print: &mut impl Print,
     ) -> Outcome {
+        for path in &partition.misplaced {
+            let finding = self.finding(path, None, "a directory, where a file belongs".to_owned());
+            self.report(finding, "the node cannot use it; move it away", print)?;
+        }
         let mut standing = self.standing(partition).await?;
         standing.epochs = self.epochs(partition, print).await?;
         standing.snapshots = partition.snapshots.iter().cloned().collect();
@@ -357,28 +361,38 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         read.map_err(|error| self.failed(path, &error))
     }
 
-    fn failed(&self, path: &str, error: &DiskError) -> Failure {
+    pub(super) fn failed(&self, path: &str, error: &DiskError) -> Failure {
         Failure::new(Exit::Io, format!("{}: {error}", self.shown(path)))
     }
 
-    fn finding(&self, path: &str, position: Option<u64>, problem: String) -> Finding {
+    pub(super) fn finding(&self, path: &str, position: Option<u64>, problem: String) -> Finding {
         let (severity, file) = (Severity::Problem, self.shown(path));
         Finding { severity, file, position, problem, consequence: String::new() }
     }
 
-    fn report(&mut self, finding: Finding, consequence: &str, print: &mut impl Print) -> Outcome {
+    pub(super) fn report(
+        &mut self,
+        finding: Finding,
+        consequence: &str,
+        print: &mut impl Print,
+    ) -> Outcome {
         self.totals.problems += 1;
         print(&Item::Finding(&Finding { consequence: consequence.to_owned(), ..finding }))
     }
 
     /// What the next start sees to, or what the running node is at.
-    fn note(&mut self, finding: Finding, consequence: &str, print: &mut impl Print) -> Outcome {
+    pub(super) fn note(
+        &mut self,
+        finding: Finding,
+        consequence: &str,
+        print: &mut impl Print,
+    ) -> Outcome {
         self.totals.notes += 1;
         let consequence = self.ground.holder.map_or(consequence, |_| RUNNING).to_owned();
         print(&Item::Finding(&Finding { severity: Severity::Note, consequence, ..finding }))
     }
 
-    fn report_unless_running(
+    pub(super) fn report_unless_running(
         &mut self,
         finding: Finding,
         consequence: &str,

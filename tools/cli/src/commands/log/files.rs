@@ -54,6 +54,8 @@ pub(super) struct Partition {
     pub(super) snapshots: Vec<(Offset, String)>,
     /// Path of the leader epochs.
     pub(super) epochs: Option<String>,
+    /// Paths of directories that stand where one of these files belongs.
+    pub(super) misplaced: Vec<String>,
 }
 
 /// The directory to work in, and the one file in it that is meant, if it is a file.
@@ -90,6 +92,9 @@ pub(super) async fn find<D: Disk>(
             let path = join(&directory, &entry.name);
             match entry.kind {
                 EntryKind::Directory if is_aside(&entry.name) => {}
+                EntryKind::Directory if is_file_name(&entry.name) => {
+                    partition.misplaced.push(path);
+                }
                 EntryKind::Directory if name.is_none() && depth_left > 0 => {
                     below.push((path, depth_left - 1));
                 }
@@ -131,8 +136,16 @@ impl Partition {
 
     fn is_empty(&self) -> bool {
         let has_files = !self.segments.is_empty() || !self.snapshots.is_empty();
-        !has_files && self.epochs.is_none() && !self.has_metadata
+        let is_named = self.has_metadata || !self.misplaced.is_empty();
+        !has_files && self.epochs.is_none() && !is_named
     }
+}
+
+/// Whether a file of a partition is called so.
+fn is_file_name(name: &str) -> bool {
+    let extensions = [".log", ".index", ".timeindex", ".snapshot"];
+    let is_segment = extensions.iter().any(|extension| base_of(name, extension).is_some());
+    is_segment || [EPOCHS_FILE, PARTITION_METADATA_FILE].contains(&name)
 }
 
 fn base_of(name: &str, extension: &str) -> Option<Offset> {

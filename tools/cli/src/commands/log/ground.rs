@@ -16,6 +16,10 @@ use record::{PartitionIndex, TopicId, TopicPartition};
 use super::files::Partition;
 use crate::exit::{Exit, Failure, Outcome};
 
+/// The log of metadata.
+pub(super) const METADATA_LOG: TopicPartition =
+    TopicPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
+
 /// What is known beside the files themselves. By default nothing: they lie in no data directory.
 #[derive(Debug, Default)]
 pub(super) struct Ground {
@@ -40,6 +44,11 @@ impl Ground {
         self.checkpoints.is_some()
     }
 
+    /// What the checkpoints know of a log.
+    pub(super) fn entry_of(&self, log: &TopicPartition) -> Option<&CheckpointEntry> {
+        self.checkpoints.as_ref()?.get(log)
+    }
+
     /// How far the log of a partition is known to be on disk; `None` where no checkpoint knows it.
     pub(super) async fn entry<D: Disk>(
         &self,
@@ -51,8 +60,7 @@ impl Ground {
         let path = root.join(&partition.directory);
         let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         if name == COORDINATOR_DIRECTORY {
-            let log = TopicPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
-            return Ok(checkpoints.get(&log).copied());
+            return Ok(checkpoints.get(&METADATA_LOG).copied());
         }
         let index = name.rsplit_once('-').and_then(|(_, index)| index.parse().ok());
         let Some(index) = index else { return Ok(None) };
@@ -63,12 +71,15 @@ impl Ground {
     }
 }
 
+/// Whether a path is a data directory, all of it.
+pub(super) fn is_data_directory(path: &Path) -> bool {
+    path.join(META_FILE).is_file() && path.join(CHECKPOINT_DIRECTORY).is_dir()
+}
+
 /// The data directory that a path lies in; `None` for copies elsewhere, and for what a node has set aside.
 pub(super) fn data_directory(path: &Path) -> Option<PathBuf> {
     let path = std::fs::canonicalize(path).ok()?;
-    let is_data =
-        |path: &&Path| path.join(META_FILE).is_file() && path.join(CHECKPOINT_DIRECTORY).is_dir();
-    let found = path.ancestors().find(is_data)?;
+    let found = path.ancestors().find(|path| is_data_directory(path))?;
     let below = path.strip_prefix(found).ok()?;
     let is_aside = below.starts_with(STRAY_DIRECTORY) || below.starts_with(DELETED_DIRECTORY);
     (!is_aside).then(|| found.to_owned())
