@@ -54,6 +54,8 @@ exit_reasons! {
     DataRefused = 15,
     /// The system refused threads, memory or rings while the cores were started.
     CoreFailed = 16,
+    /// The data directory's file system is full: nothing acknowledged is lost; free some space and start again.
+    DiskFull = 17,
     /// A bug of ours: please report it with the log.
     Bug = 70,
     /// A second signal arrived before the clean stop was done; the next start recovers.

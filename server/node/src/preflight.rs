@@ -75,6 +75,12 @@ pub enum StartError {
         /// The system's answer.
         source: io::Error,
     },
+    /// There is no room for a block.
+    #[error("{}: its file system is full; nothing is lost: free some space and start again", path.display())]
+    DiskFull {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file system refuses direct I/O.
     #[error(
         "{}: its file system refuses direct I/O ({errno}); put data.dir on ext4 or xfs (in a container: a volume, not the image's overlay)",
@@ -116,6 +122,7 @@ impl StartError {
             Self::DirectoryUnusable { .. } | Self::DirectIoRefused { .. } => {
                 ExitReason::DirectoryUnusable
             }
+            Self::DiskFull { .. } => ExitReason::DiskFull,
             Self::Lock(LockError::Held { .. }) => ExitReason::DirectoryLocked,
             Self::Lock(LockError::Unusable { .. }) => ExitReason::DirectoryUnusable,
             Self::OpenFiles { .. } | Self::Core { .. } | Self::Signals { .. } => {
@@ -222,6 +229,7 @@ fn directory_verdict(path: &Path, source: io::Error) -> StartError {
         Some(errno @ (Errno::EINVAL | Errno::EOPNOTSUPP)) => {
             StartError::DirectIoRefused { path, errno }
         }
+        Some(Errno::ENOSPC | Errno::EDQUOT) => StartError::DiskFull { path },
         _ => StartError::DirectoryUnusable { path, source },
     }
 }

@@ -20,10 +20,11 @@ use std::time::Duration;
 
 use cluster::{Advertise, Image, LeaderEpochs, MetadataRecord, NodeRegistration};
 use commitlog::checkpoint;
-use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory};
+use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError};
 use commitlog::mutant::Mutant;
 use commitlog::{
-    CheckpointMap, LogIdentity, LogOptions, StartKind, Store, StoreOptions, TaskClass,
+    CheckpointMap, DiskError, LogFailure, LogIdentity, LogOptions, OpenError, StartKind, Store,
+    StoreError, StoreOptions, TaskClass,
 };
 use futures_lite::future::or;
 use record::{
@@ -87,6 +88,9 @@ pub enum StartRefusal {
     /// The data directory is not what it must be.
     #[error("{0}")]
     Data(String),
+    /// There is no room on disk for what a start or a stop notes.
+    #[error("{0}: its file system is full; nothing is lost: free some space and start again")]
+    DiskFull(String),
     /// An address cannot be bound.
     #[error("{0}")]
     Address(String),
@@ -98,6 +102,38 @@ pub enum StartRefusal {
         /// Why.
         detail: String,
     },
+}
+
+impl From<StoreError> for StartRefusal {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::Io { path, error: DiskError::NoSpace } => Self::DiskFull(path),
+            error => Self::Data(error.to_string()),
+        }
+    }
+}
+
+impl From<DirectoryError> for StartRefusal {
+    fn from(error: DirectoryError) -> Self {
+        match error {
+            DirectoryError::Store(error) => error.into(),
+            error => Self::Data(error.to_string()),
+        }
+    }
+}
+
+impl From<OpenError> for StartRefusal {
+    fn from(error: OpenError) -> Self {
+        match error {
+            OpenError::Io { path, error: DiskError::NoSpace } => Self::DiskFull(path),
+            // It is no topic's, and no topic is known without it.
+            OpenError::Missing { path } => Self::Data(format!(
+                "{path}: the metadata log was there before and is missing now; restore {COORDINATOR_DIRECTORY}/ from a copy: \
+                 without it no topic is known"
+            )),
+            error => Self::Data(error.to_string()),
+        }
+    }
 }
 
 /// A fold of a log without producers.
@@ -148,10 +184,9 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let replies = control.ask_all(|| Request::Stop).await;
     let closed = control.store.close(platform.now()).await;
     served?;
-    closed.map_err(|error| StartRefusal::Data(error.to_string()))?;
+    closed?;
     if replies.iter().all(|(_, reply)| matches!(reply, Some(Reply::Done))) {
-        let marked = directory::write_clean_stop(&platform.disk()).await;
-        marked.map_err(|error| StartRefusal::Data(error.to_string()))?;
+        directory::write_clean_stop(&platform.disk()).await?;
     }
     Ok(())
 }
@@ -163,8 +198,7 @@ async fn recover<P: Platform, M: Mesh<Message>>(
     options: &ControlOptions,
 ) -> Result<(Rc<Control<P, M>>, Recovered), StartRefusal> {
     let directory = open_directory(platform, &options.config).await?;
-    let loaded = CheckpointMap::load(&platform.disk()).await;
-    let (checkpoints, damaged) = loaded.map_err(|error| StartRefusal::Data(error.to_string()))?;
+    let (checkpoints, damaged) = CheckpointMap::load(&platform.disk()).await?;
     for copy in damaged {
         let consequence = if copy.has_other {
             "the other copy counts"
@@ -172,6 +206,11 @@ async fn recover<P: Platform, M: Mesh<Message>>(
             "no copy can be read: its logs are scanned from their beginning"
         };
         tracing::warn!("{}: {}; {consequence}", copy.path, copy.damage);
+    }
+    if checkpoints.is_empty() && !directory.is_new {
+        tracing::warn!(
+            "no checkpoint is there: every log is scanned from its beginning, and a topic's missing directory is not missed"
+        );
     }
     let checkpoints = Arc::new(checkpoints);
     let control =
@@ -193,9 +232,7 @@ async fn open_directory<P: Platform>(
         node_id: config.node_id,
         directory_id: new_id(),
     };
-    let directory = directory::open_or_create(&platform.disk(), new_ids)
-        .await
-        .map_err(|error| StartRefusal::Data(error.to_string()))?;
+    let directory = directory::open_or_create(&platform.disk(), new_ids).await?;
     if directory.node_id == config.node_id {
         return Ok(directory);
     }
@@ -218,7 +255,6 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
     directory: &DataDirectory,
     checkpoints: &Arc<CheckpointMap>,
 ) -> Result<Rc<Control<P, M>>, StartRefusal> {
-    let data = |error: String| StartRefusal::Data(error);
     let store = Store::open(
         platform.disk(),
         platform.clone(),
@@ -233,8 +269,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             mutant: Mutant::NONE,
         },
     )
-    .await
-    .map_err(|error| data(error.to_string()))?;
+    .await?;
     let fold = Rc::new(RefCell::new(NoProducers));
     let identity = LogIdentity {
         topic: cluster::METADATA_TOPIC.into(),
@@ -243,12 +278,11 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
     };
     let (log, report) = store
         .open_log_at(COORDINATOR_DIRECTORY, identity, LogOptions::default(), fold, platform.now())
-        .await
-        .map_err(|error| data(error.to_string()))?;
+        .await?;
     report_recovery("the metadata log", &report);
     if let Some(lost) = report.lost {
         // Without them topics that exist would be unknown, and producer ids would be given out twice.
-        return Err(data(format!(
+        return Err(StartRefusal::Data(format!(
             "{COORDINATOR_DIRECTORY}/: acknowledged metadata records {}..{} are gone from disk; restore the directory \
              from a copy, or, to serve without them, remove checkpoints/coordinator.a and .b: what no record names \
              is then moved to stray/",
@@ -483,7 +517,11 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             StartKind::Unclean => LeaderEpochs::Bump,
         };
         let cluster_id: Arc<str> = directory.cluster_id.to_string().into();
-        self.take_place(&cluster_id, &registration, epochs).await.map_err(StartRefusal::Data)
+        let placed = self.take_place(&cluster_id, &registration, epochs).await;
+        placed.map_err(|detail| match self.log.failure() {
+            Some(LogFailure::NoSpace) => StartRefusal::DiskFull(COORDINATOR_DIRECTORY.to_owned()),
+            _ => StartRefusal::Data(detail),
+        })
     }
 
     /// Removes checkpoints of cores that this start no longer has; every core it has has written its own by now.

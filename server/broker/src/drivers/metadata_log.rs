@@ -5,7 +5,7 @@
 
 use std::future::Future;
 
-use commitlog::{AtLeastOneBatch, Disk, Executor, Log, ReadRequest, abort_on_panic};
+use commitlog::{AtLeastOneBatch, Disk, Executor, Log, LogFailure, ReadRequest, abort_on_panic};
 use record::{BatchView, LeaderEpoch, Offset, Timestamp};
 
 use crate::drivers::metadata_batch;
@@ -78,6 +78,13 @@ pub trait MetadataLog {
 /// A quorum of one.
 #[derive(Debug)]
 pub struct SoloMetadataLog<D: Disk, E: Executor>(pub Log<D, E>);
+
+impl<D: Disk, E: Executor> SoloMetadataLog<D, E> {
+    /// Why nothing can be appended any more, if so.
+    pub fn failure(&self) -> Option<LogFailure> {
+        self.0.failure()
+    }
+}
 
 impl<D: Disk, E: Executor> MetadataLog for SoloMetadataLog<D, E> {
     async fn append(&self, now: Timestamp, values: &[Vec<u8>]) -> Result<Offset, MetadataLogError> {

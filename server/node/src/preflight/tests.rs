@@ -38,6 +38,11 @@ fn each_refusal_is_one_line_with_a_cure_and_an_exit_code() {
         ExitReason::DirectoryUnusable,
         &["/data: ", "Read-only file system"],
     );
+    check(
+        directory_verdict(path, Errno::ENOSPC.into()),
+        ExitReason::DiskFull,
+        &["/data: ", "full", "nothing is lost", "free some space"],
+    );
 }
 
 #[test]

@@ -219,6 +219,7 @@ async fn control(
         Err(refusal) => {
             let reason = match &refusal {
                 StartRefusal::Data(_) => ExitReason::DataRefused,
+                StartRefusal::DiskFull(_) => ExitReason::DiskFull,
                 StartRefusal::Address(_) => ExitReason::AddressUnavailable,
                 StartRefusal::Core { .. } => ExitReason::CoreFailed,
             };
