@@ -24,6 +24,7 @@ esac
 # `timeout` ends a run that hangs; the harness ends its brokers when it exits.
 failed=0
 cd "$here"
+"$python" compatibility.py --check || failed=1
 timeout "$bound" "$python" run.py "${broker[@]}" "${clients[@]}" "$@" || failed=1
 timeout "$bound" "$python" compare_run.py "${broker[@]}" || failed=1
 timeout "$bound" "$python" dump_log_run.py "${broker[@]}" "${files[@]}" || failed=1

@@ -24,7 +24,7 @@ from .paths import KAFKA_SH
 READY_LINE = re.compile(r"^ready node=\d+ kafka=(\S+) admin=(\S+) ms=(\d+)")
 KAFKA_READY = "Kafka Server started"
 # For a JVM on a busy machine; our own limits are checks (checks/start.py, kill_run.py).
-START_SECONDS_MAX = 120.0
+START_SECONDS_MAX = 300.0
 STOP_SECONDS_MAX = 60.0
 # Enough to see why a broker ended, and a bound on what a chatty one can make us keep.
 OUTPUT_TAIL_LINES = 40
