@@ -40,3 +40,4 @@ mkdir -p "$cache"
 system_packages
 python_environment
 "$here/kafka/kafka.sh" fetch >/dev/null
+"$here/matrix/setup.sh"

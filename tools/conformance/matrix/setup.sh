@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Installs the clients of the matrix at the versions that the files beside this one pin.
+# Idempotent: each part has a stamp, the files that it was made from; a second call takes no time.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+cache=${CORELOG_CACHE:-$HOME/.cache/corelog}
+
+# $1: directory below the cache; $2: function that fills it; rest: files that decide what is in it.
+part() {
+  local directory=$cache/$1 make=$2 stamp
+  shift 2
+  stamp=$(cat "$@" | sha256sum)
+  [ "$(cat "$directory/stamp" 2>/dev/null)" != "$stamp" ] || return 0
+  echo "matrix/setup.sh: $directory" >&2
+  rm -rf "$directory"
+  mkdir -p "$directory"
+  "$make" "$directory"
+  echo "$stamp" >"$directory/stamp"
+}
+
+environment() { # $1: directory; $2: requirements
+  python3 -m venv "$1"
+  "$1/bin/pip" install -q --disable-pip-version-check --only-binary :all: -r "$2"
+}
+python_clients() { environment "$1" "$here/python/requirements.txt"; }
+python_old() { environment "$1" "$here/python/requirements-old.txt"; }
+
+part matrix-python python_clients "$here/python/requirements.txt"
+part matrix-python-old python_old "$here/python/requirements-old.txt"
