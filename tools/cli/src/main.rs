@@ -50,7 +50,7 @@ struct Cli {
 enum Command {
     /// Run a node on this machine
     Serve(commands::serve::ServeArgs),
-    /// Create, list, describe and delete topics
+    /// Create, list, describe, alter and delete topics
     #[command(subcommand)]
     Topic(commands::topic::TopicCommand),
     /// Append the lines of a file or of standard input to a topic
@@ -64,7 +64,7 @@ enum Command {
     Cluster(commands::cluster::ClusterCommand),
     /// List the APIs and versions that a broker serves
     Apis(commands::apis::ApisArgs),
-    /// Explain options and check configuration files, with no node running
+    /// Explain options and check files with no node; show and change options of running ones
     #[command(subcommand)]
     Config(commands::config::ConfigCommand),
     /// Read log files directly, with no node running

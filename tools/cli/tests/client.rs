@@ -192,6 +192,66 @@ fn config_check_tells_every_error_with_its_line_and_writes_nothing() {
 }
 
 #[test]
+fn options_of_topics_are_altered_all_or_none() {
+    told(&["topic", "create", "alter-test", "-c", "segment.bytes=2097152"]);
+    let value_of = |key: &str| {
+        let args = ["config", "describe", "--topic", "alter-test", key];
+        let table = told(&args);
+        words(&table)[1].iter().map(|word| (*word).to_owned()).collect::<Vec<_>>()
+    };
+    let alter =
+        ["topic", "alter", "alter-test", "-c", "retention.ms=5000", "--reset", "segment.bytes"];
+    let dry: Vec<&str> = alter.iter().copied().chain(["--dry-run"]).collect();
+    assert_eq!(told(&dry), "alter-test: could be changed\n");
+    assert_eq!(value_of("segment.bytes")[..3], ["segment.bytes", "2097152", "topic"]);
+    assert_eq!(told(&alter), "alter-test: changed\n");
+    assert_eq!(value_of("retention.ms")[..3], ["retention.ms", "5000", "topic"]);
+    assert_eq!(value_of("segment.bytes")[..3], ["segment.bytes", "1073741824", "default"]);
+    let wrong =
+        ["topic", "alter", "alter-test", "-c", "retention.ms=6000", "-c", "segment.bytes=1"];
+    let (code, said) = failed(&with_input(&wrong, ""));
+    assert!(
+        code == 1 && said.contains("segment.bytes") && said.contains("INVALID_CONFIG"),
+        "{said}"
+    );
+    assert_eq!(value_of("retention.ms")[..3], ["retention.ms", "5000", "topic"]);
+    let again = ["config", "alter", "--topic", "alter-test", "--reset", "retention.ms"];
+    assert_eq!(told(&again), "topic alter-test: changed\n");
+    let table = told(&["config", "describe", "--topic", "alter-test"]);
+    assert_eq!(table, "topic alter-test: every option has its default\n");
+    let (code, _) = failed(&with_input(&["topic", "alter", "alter-test"], ""));
+    assert_eq!(code, 2);
+}
+
+#[test]
+fn options_of_a_node_are_shown_and_altered() {
+    let table = told(&["config", "describe", "--node", "1"]);
+    let rack = words(&table).into_iter().find(|row| row[0] == "broker.rack").unwrap();
+    assert_eq!(rack, ["broker.rack", "rack-7", "file", "at", "start"]);
+    let alter = ["config", "alter", "--node", "1", "-c", "log.index.interval.bytes=8192"];
+    assert_eq!(told(&alter), "node 1: changed\n");
+    let row = told(&["config", "describe", "--node", "1", "log.index.interval.bytes"]);
+    assert_eq!(words(&row)[1], ["log.index.interval.bytes", "8192", "node", "any", "time"]);
+    told(&["config", "alter", "--node", "1", "--reset", "log.index.interval.bytes"]);
+    let fixed = ["config", "alter", "--node", "1", "-c", "broker.rack=other"];
+    let (code, said) = failed(&with_input(&fixed, ""));
+    assert!(code == 1 && said.contains("broker.rack"), "{said}");
+    let (code, said) = failed(&with_input(&["config", "describe", "--node", "7"], ""));
+    assert!(code == 1 && said.contains("broker 7"), "{said}");
+}
+
+#[test]
+fn partitions_are_added_and_never_taken() {
+    told(&["topic", "create", "grow-test"]);
+    let grow = |total: &'static str| ["topic", "add-partitions", "grow-test", "--total", total];
+    assert_eq!(told(&grow("3")), "grow-test: changed\n");
+    ok(with_input(&["produce", "grow-test", "-p", "2"], "there\n"));
+    assert_eq!(told(&["consume", "grow-test", "-p", "2", "-n", "1"]), "there\n");
+    let (code, said) = failed(&with_input(&grow("2"), ""));
+    assert!(code == 1 && said.contains("INVALID_PARTITIONS"), "{said}");
+}
+
+#[test]
 fn produce_puts_headers_on_every_record() {
     let produce = ["produce", "headers-test", "-H", "source=import", "--header", "empty="];
     ok(with_input(&produce, "a\nb\n"));

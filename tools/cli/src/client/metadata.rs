@@ -107,6 +107,11 @@ impl<P: Platform> Client<P> {
         found.ok_or_else(|| ClientError::NotMentioned { place: name.to_owned() })
     }
 
+    /// Asks where the brokers are, and nothing else.
+    pub(crate) async fn learn_brokers(&mut self) -> Result<(), ClientError> {
+        self.metadata_of(Some(Vec::new()), AutoCreate::Never).await.map(drop)
+    }
+
     async fn metadata_once(
         &mut self,
         name: Option<&str>,
@@ -116,6 +121,14 @@ impl<P: Platform> Client<P> {
             let name = Some(name.into());
             vec![MetadataRequestTopic { name, ..MetadataRequestTopic::default() }]
         });
+        self.metadata_of(topics, auto_create).await
+    }
+
+    async fn metadata_of(
+        &mut self,
+        topics: Option<Vec<MetadataRequestTopic<'_>>>,
+        auto_create: AutoCreate,
+    ) -> Result<Vec<Topic>, ClientError> {
         let request = MetadataRequest {
             topics,
             allow_auto_topic_creation: auto_create == AutoCreate::Allowed,

@@ -10,6 +10,7 @@
 mod address;
 mod admin;
 mod cluster;
+mod configs;
 mod connection;
 mod consumer;
 mod error;
@@ -32,6 +33,7 @@ use wire::Request;
 pub(crate) use address::Address;
 pub(crate) use admin::{ConfigEntry, NewTopic};
 pub(crate) use cluster::{Broker, Cluster};
+pub(crate) use configs::{Commit, ConfigChange, ConfigOwner, ConfigState};
 pub(crate) use connection::{Answer, CallOptions, Connection};
 pub(crate) use consumer::{Consumer, Fetched};
 pub(crate) use error::ClientError;

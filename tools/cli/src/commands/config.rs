@@ -1,6 +1,8 @@
-//! `corelog config`: what options mean, and whether a file is right. Needs no node.
+//! `corelog config`: what options mean, whether a file is right (both without a node), and options of running nodes.
 //!
 //! Owns the arguments and what is shown. The options are those of `broker::config` and of the topics; nothing is declared here.
+
+mod live;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -32,6 +34,10 @@ pub(crate) enum ConfigCommand {
     Explain(ExplainArgs),
     /// Check a file as serve would read it, with this shell's environment, and show what it sets
     Check(CheckArgs),
+    /// Show options of a topic or a node as they stand, and where each value comes from
+    Describe(live::DescribeArgs),
+    /// Change options of a topic or a node while it runs; all changes are made, or none
+    Alter(live::AlterArgs),
 }
 
 /// Arguments of `explain`.
@@ -59,6 +65,8 @@ pub(crate) fn run(command: &ConfigCommand) -> Outcome {
     match command {
         ConfigCommand::Explain(args) => explain(args),
         ConfigCommand::Check(args) => check(args),
+        ConfigCommand::Describe(args) => live::describe(args),
+        ConfigCommand::Alter(args) => live::alter(args),
     }
 }
 

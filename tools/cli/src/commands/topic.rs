@@ -10,7 +10,9 @@ use record::PartitionIndex;
 use serde::Serialize;
 use wire::ErrorCode;
 
-use crate::client::{AutoCreate, Client, ConfigEntry, NewTopic, OffsetAt, Topic};
+use crate::client::{
+    AutoCreate, Client, Commit, ConfigChange, ConfigEntry, ConfigOwner, NewTopic, OffsetAt, Topic,
+};
 use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Output, Show, Table};
@@ -33,6 +35,19 @@ Examples:
   corelog topic describe orders payments --all-configs
   corelog topic describe orders -o json";
 
+const ALTER_EXAMPLES: &str = "\
+Examples:
+  corelog topic alter orders -c retention.ms=86400000
+  corelog topic alter orders --reset retention.ms --reset segment.bytes
+  corelog topic alter orders -c min.insync.replicas=2 --dry-run";
+
+const ADD_PARTITIONS_EXAMPLES: &str = "\
+Examples:
+  corelog topic add-partitions orders --total 6
+  corelog topic add-partitions orders --total 6 --dry-run
+
+Keys go to other partitions from then on: records of one key that were in one partition are in two.";
+
 const DELETE_EXAMPLES: &str = "\
 Examples:
   corelog topic delete orders
@@ -47,6 +62,10 @@ pub(crate) enum TopicCommand {
     List(ListArgs),
     /// Show partitions, leaders, offsets and options of topics
     Describe(DescribeArgs),
+    /// Change options of topics; all changes of a topic are made, or none
+    Alter(AlterArgs),
+    /// Add partitions to a topic; there is no way back
+    AddPartitions(AddPartitionsArgs),
     /// Delete topics and their records; there is no way back
     Delete(DeleteArgs),
 }
@@ -104,6 +123,67 @@ pub(crate) struct DescribeArgs {
     output: OutputArgs,
 }
 
+/// Arguments of `alter`.
+#[derive(Debug, Args)]
+#[command(after_help = ALTER_EXAMPLES)]
+pub(crate) struct AlterArgs {
+    /// Names of the topics
+    #[arg(required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    changes: ChangeArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What is to be changed.
+#[derive(Debug, Args)]
+pub(crate) struct ChangeArgs {
+    /// Set an option; repeatable
+    #[arg(short, long = "config", value_name = "KEY=VALUE", value_parser = parse_pair, required_unless_present = "reset")]
+    configs: Vec<(String, String)>,
+    /// Take an option back to its default; repeatable
+    #[arg(short, long, value_name = "KEY")]
+    reset: Vec<String>,
+    /// Only say whether it could be done
+    #[arg(long)]
+    dry_run: bool,
+}
+
+impl ChangeArgs {
+    /// The changes, in the order of the command line by kind.
+    pub(crate) fn changes(&self) -> Vec<ConfigChange> {
+        let sets = self.configs.iter();
+        let sets = sets.map(|(key, value)| ConfigChange::Set(key.clone(), value.clone()));
+        sets.chain(self.reset.iter().cloned().map(ConfigChange::Reset)).collect()
+    }
+
+    /// Whether they are made.
+    pub(crate) fn commit(&self) -> Commit {
+        if self.dry_run { Commit::DryRun } else { Commit::Yes }
+    }
+}
+
+/// Arguments of `add-partitions`.
+#[derive(Debug, Args)]
+#[command(after_help = ADD_PARTITIONS_EXAMPLES)]
+pub(crate) struct AddPartitionsArgs {
+    /// Name of the topic
+    name: String,
+    /// How many partitions it is to have in all
+    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    total: i32,
+    /// Only say whether it could be done
+    #[arg(long)]
+    dry_run: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
 /// Arguments of `delete`.
 #[derive(Debug, Args)]
 #[command(after_help = DELETE_EXAMPLES)]
@@ -133,6 +213,8 @@ pub(crate) fn run(command: &TopicCommand) -> Outcome {
         TopicCommand::Create(args) => create(args),
         TopicCommand::List(args) => list(args),
         TopicCommand::Describe(args) => describe(args),
+        TopicCommand::Alter(args) => alter(args),
+        TopicCommand::AddPartitions(args) => add_partitions(args),
         TopicCommand::Delete(args) => delete(args),
     }
 }
@@ -177,6 +259,36 @@ fn create(args: &CreateArgs) -> Outcome {
         outcome: if created.is_some() { "created" } else { "there already" },
         topic_id: created.map(|id| id.to_string()),
     })
+}
+
+fn alter(args: &AlterArgs) -> Outcome {
+    let mut output = Output::new(args.output.output);
+    let (changes, commit) = (args.changes.changes(), args.changes.commit());
+    let outcome = changed_word(commit);
+    with_client(&args.cluster, async |client| {
+        for name in &args.names {
+            client.alter_configs(&ConfigOwner::Topic(name.clone()), &changes, commit).await?;
+            output.show(&Changed { topic: name, outcome, topic_id: None })?;
+        }
+        Ok(())
+    })
+}
+
+/// What is told of a change that a broker has taken.
+pub(super) const fn changed_word(commit: Commit) -> &'static str {
+    match commit {
+        Commit::Yes => "changed",
+        Commit::DryRun => "could be changed",
+    }
+}
+
+fn add_partitions(args: &AddPartitionsArgs) -> Outcome {
+    let mut output = Output::new(args.output.output);
+    let commit = if args.dry_run { Commit::DryRun } else { Commit::Yes };
+    with_client(&args.cluster, async |client| {
+        Ok(client.add_partitions(&args.name, args.total, commit).await?)
+    })?;
+    output.show(&Changed { topic: &args.name, outcome: changed_word(commit), topic_id: None })
 }
 
 fn delete(args: &DeleteArgs) -> Outcome {
