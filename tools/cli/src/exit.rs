@@ -55,9 +55,23 @@ impl Failure {
         self
     }
 
+    /// The same with one more fact.
+    pub(crate) fn adding(mut self, fact: &str) -> Self {
+        self.fact = format!("{}; {fact}", self.fact);
+        self
+    }
+
     /// A local file or stream failed.
     pub(crate) fn io(place: impl fmt::Display, error: &io::Error) -> Self {
-        Self::new(Exit::Io, format!("{place}: {error}"))
+        let failure = Self::new(Exit::Io, format!("{place}: {error}"));
+        match error.kind() {
+            io::ErrorKind::NotFound => failure.advise("correct the path"),
+            io::ErrorKind::PermissionDenied => {
+                failure.advise("run it as a user who may, or change the owner or mode of the file")
+            }
+            io::ErrorKind::StorageFull => failure.advise("free some space on that file system"),
+            _ => failure,
+        }
     }
 }
 

@@ -17,7 +17,7 @@ mod yaml;
 
 use std::process::ExitCode;
 
-use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use client::ClientOptions;
 use exit::Outcome;
@@ -80,20 +80,30 @@ enum Command {
     Version(OutputArgs),
 }
 
+/// How long to go on trying where nothing else is said.
+const TIMEOUT_MS_DEFAULT: u32 = 30_000;
+
 /// Where the cluster is.
 #[derive(Debug, Args)]
-struct ClusterArgs {
+struct BrokersArgs {
     /// Brokers to ask first; any one that answers will do
     #[arg(short, long, value_name = "HOST:PORT[,HOST:PORT...]", default_value = "127.0.0.1:9092")]
     bootstrap_server: String,
+}
+
+/// Where the cluster is, and how patient to be with it.
+#[derive(Debug, Args)]
+struct ClusterArgs {
+    #[command(flatten)]
+    brokers: BrokersArgs,
     /// How long to go on trying before giving up, in milliseconds
-    #[arg(long, value_name = "MS", default_value_t = 30_000)]
+    #[arg(long, value_name = "MS", default_value_t = TIMEOUT_MS_DEFAULT)]
     timeout_ms: u32,
 }
 
 impl ClusterArgs {
     fn options(&self) -> Outcome<ClientOptions> {
-        ClientOptions::parse(&self.bootstrap_server, self.timeout_ms)
+        ClientOptions::parse(&self.brokers.bootstrap_server, self.timeout_ms)
     }
 }
 
@@ -105,8 +115,32 @@ struct OutputArgs {
     output: Format,
 }
 
+/// The command line as it is parsed, shown and documented: every command that is a client tells its exit codes, which are the
+/// same for all.
+fn command_line() -> clap::Command {
+    let mut command = Cli::command();
+    for name in ["topic", "cluster", "config", "log"] {
+        command = command.mut_subcommand(name, |group| {
+            let verbs: Vec<_> =
+                group.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
+            verbs.iter().fold(group, |group, verb| group.mut_subcommand(verb, with_exit_codes))
+        });
+    }
+    for name in ["produce", "consume", "offsets", "apis", "doctor"] {
+        command = command.mut_subcommand(name, with_exit_codes);
+    }
+    command
+}
+
+fn with_exit_codes(command: clap::Command) -> clap::Command {
+    let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    command.after_long_help(format!("{examples}\n\n{}", exit::EXIT_CODES_HELP))
+}
+
 fn main() -> ExitCode {
-    let outcome = match &Cli::parse().command {
+    let matches = command_line().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match &cli.command {
         Command::Serve(args) => return commands::serve::run(args),
         Command::Topic(command) => commands::topic::run(command),
         Command::Produce(args) => commands::produce::run(args),
@@ -117,8 +151,8 @@ fn main() -> ExitCode {
         Command::Config(command) => commands::config::run(command),
         Command::Log(command) => commands::log::run(command),
         Command::Doctor(args) => commands::doctor::run(args),
-        Command::Completions(args) => commands::manual::completions(args, Cli::command()),
-        Command::Man(args) => commands::manual::man(args, Cli::command()),
+        Command::Completions(args) => commands::manual::completions(args, command_line()),
+        Command::Man(args) => commands::manual::man(args, command_line()),
         Command::Version(args) => commands::version::run(args.output),
     };
     match outcome {
@@ -136,7 +170,25 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        Cli::command().debug_assert();
+        command_line().debug_assert();
+    }
+
+    #[test]
+    fn every_command_has_examples_and_tells_its_exit_codes() {
+        let mut left = vec![command_line()];
+        while let Some(command) = left.pop() {
+            let name = command.get_name().to_owned();
+            let is_group = command.has_subcommands();
+            left.extend(command.get_subcommands().cloned());
+            if is_group && name != "corelog" {
+                continue;
+            }
+            let mut command = command;
+            let help = command.render_long_help().to_string();
+            assert!(help.contains("Examples:") || name == "version", "{name}: {help}");
+            let fails_alone = ["version", "completions", "man"].contains(&name.as_str());
+            assert!(help.contains("Exit codes:") || fails_alone, "{name}: {help}");
+        }
     }
 
     #[test]

@@ -42,11 +42,6 @@ impl Output {
         Self { format, sink: BufWriter::with_capacity(BUFFER_BYTES, io::stdout().lock()) }
     }
 
-    /// How data is printed.
-    pub(crate) fn format(&self) -> Format {
-        self.format
-    }
-
     /// Prints one value and sends it on.
     pub(crate) fn show(&mut self, value: &impl Show) -> Outcome {
         let result = match self.format {

@@ -1,6 +1,7 @@
 //! Progress of long work, on a terminal, once it has taken a while.
 //!
-//! Owns the bar on standard error. Where standard error is no terminal nothing is shown.
+//! Owns the bar on standard error. Where standard error is no terminal nothing is shown, and where data goes to the same
+//! terminal the bar steps aside for it.
 
 use std::io::{self, IsTerminal};
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ impl Progress {
     pub(crate) fn new(bytes: Option<u64>) -> Self {
         let started = Instant::now();
         if !io::stderr().is_terminal() {
-            return Self { bar: None, started };
+            return Self::hidden();
         }
         let bar = ProgressBar::hidden();
         let template = match bytes {
@@ -35,6 +36,19 @@ impl Progress {
             bar.set_style(style);
         }
         Self { bar: Some(bar), started }
+    }
+
+    /// Nothing to look at.
+    pub(crate) fn hidden() -> Self {
+        Self { bar: None, started: Instant::now() }
+    }
+
+    /// Runs `print`, whose lines must not land in the middle of the bar.
+    pub(crate) fn beside<T>(&self, print: impl FnOnce() -> T) -> T {
+        match &self.bar {
+            Some(bar) if !bar.is_hidden() => bar.suspend(print),
+            _ => print(),
+        }
     }
 
     /// So many more are done.

@@ -9,27 +9,33 @@ use std::sync::OnceLock;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_corelog");
 
-/// The node that the tests share; each has topics of its own there. The system ends it with us.
+#[path = "client/errors.rs"]
+mod errors;
+#[path = "client/progress.rs"]
+mod progress;
+#[path = "client/records.rs"]
+mod records;
+
+/// A node; the system ends it with us.
 struct Node {
     kafka: String,
+    admin: String,
     _child: Child,
 }
 
-fn data_dir() -> PathBuf {
-    std::env::temp_dir().join(format!("corelog-client-{}", std::process::id()))
-}
-
-fn node() -> &'static Node {
-    static NODE: OnceLock<Node> = OnceLock::new();
-    NODE.get_or_init(|| {
-        drop(std::fs::remove_dir_all(data_dir()));
+impl Node {
+    /// A node with these options, on a directory of that name.
+    fn start(name: &str, settings: &[&str]) -> Self {
+        let data_dir = data_dir_of(name);
+        drop(std::fs::remove_dir_all(&data_dir));
         // A shell that waits for the end of its input, which is the end of this process, however that comes.
-        let script = "\"$0\" serve --shards 1 --listen 127.0.0.1:0 --data-dir \"$1\" \
-                      --set admin.listen=none --set broker.rack=rack-7 & node=$!; \
-                      cat >/dev/null; kill -9 $node; rm -rf \"$1\"";
+        let script = "data_dir=$1; shift; \"$0\" serve --shards 1 --listen 127.0.0.1:0 \
+                      --data-dir \"$data_dir\" \"$@\" & node=$!; \
+                      cat >/dev/null; kill -9 $node; rm -rf \"$data_dir\"";
         let mut child = Command::new("sh")
             .args(["-c", script, BINARY])
-            .arg(data_dir())
+            .arg(data_dir)
+            .args(settings.iter().flat_map(|setting| ["--set", setting]))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
@@ -37,9 +43,26 @@ fn node() -> &'static Node {
             .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let kafka = line.split_whitespace().find_map(|word| word.strip_prefix("kafka="));
-        Node { kafka: kafka.unwrap().to_owned(), _child: child }
-    })
+        let field = |name: &str| {
+            let found = line.split_whitespace().find_map(|word| word.strip_prefix(name));
+            found.unwrap().to_owned()
+        };
+        Self { kafka: field("kafka="), admin: field("admin="), _child: child }
+    }
+}
+
+fn data_dir_of(name: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("corelog-{name}-{}", std::process::id()))
+}
+
+fn data_dir() -> PathBuf {
+    data_dir_of("client")
+}
+
+/// The node that the tests share; each has topics of its own there.
+fn node() -> &'static Node {
+    static NODE: OnceLock<Node> = OnceLock::new();
+    NODE.get_or_init(|| Node::start("client", &["admin.listen=none", "broker.rack=rack-7"]))
 }
 
 /// Runs a command without a node.
@@ -49,15 +72,21 @@ fn alone(args: &[&str]) -> Output {
 
 /// Runs a command on the node with some input.
 fn with_input(args: &[&str], input: &str) -> Output {
+    on(&node().kafka, args, input)
+}
+
+/// Runs a command on the node at that address with some input.
+fn on(address: &str, args: &[&str], input: &str) -> Output {
     let mut child = Command::new(BINARY)
         .args(args)
-        .args(["-b", &node().kafka])
+        .args(["-b", address])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    // One that fails early does not read what it is given.
+    drop(child.stdin.take().unwrap().write_all(input.as_bytes()));
     child.wait_with_output().unwrap()
 }
 
@@ -249,6 +278,30 @@ fn partitions_are_added_and_never_taken() {
     assert_eq!(told(&["consume", "grow-test", "-p", "2", "-n", "1"]), "there\n");
     let (code, said) = failed(&with_input(&grow("2"), ""));
     assert!(code == 1 && said.contains("INVALID_PARTITIONS"), "{said}");
+}
+
+#[test]
+fn the_example_configuration_is_right_with_and_without_what_is_commented_out() {
+    let example = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/corelog.toml");
+    let text = ok(alone(&["config", "check", example.to_str().unwrap()]));
+    let live = words(&text).len();
+    assert!(text.contains("data.dir") && !text.contains("warning:"), "{text}");
+    // A comment that begins with a key, or with a table, is an option that is switched off.
+    let begins_option = |line: &&str| {
+        let rest = line.strip_prefix('#').unwrap_or_default();
+        rest.starts_with(|first: char| first.is_ascii_lowercase() || first == '[')
+    };
+    let source = std::fs::read_to_string(&example).unwrap();
+    assert!(source.lines().filter(begins_option).count() > 5);
+    let all = source.lines().map(|line| match begins_option(&line) {
+        true => &line[1..],
+        false => line,
+    });
+    let file = data_dir_of("example").with_extension("toml");
+    std::fs::write(&file, all.collect::<Vec<_>>().join("\n")).unwrap();
+    let text = ok(alone(&["config", "check", file.to_str().unwrap()]));
+    assert!(words(&text).len() > live + 5, "{text}");
+    std::fs::remove_file(&file).unwrap();
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -33,12 +34,17 @@ impl Drop for Node {
     }
 }
 
-fn spawn(data_dir: &Path, settings: &[&str]) -> Child {
+fn command(data_dir: &Path, settings: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
     command.args(["serve", "--shards", "1", "--listen", "127.0.0.1:0", "--data-dir"]);
     command.arg(data_dir).args(["--set", "admin.listen=127.0.0.1:0"]);
     command.args(settings.iter().flat_map(|setting| ["--set", setting]));
-    command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn spawn(data_dir: &Path, settings: &[&str]) -> Child {
+    command(data_dir, settings).spawn().unwrap()
 }
 
 fn start(data_dir: &Path, settings: &[&str]) -> Node {
@@ -160,6 +166,31 @@ fn a_refused_data_directory_ends_the_process_and_names_the_file() {
     check("meta", "meta.properties", b"");
     check("lost-metadata", "coordinator/00000000000000000000.log", b"");
     check("damaged-metadata", "coordinator/00000000000000000000.log", &[7; 600]);
+}
+
+#[test]
+fn a_service_manager_is_told_when_the_node_serves_and_when_it_stops() {
+    let data_dir = data_dir("notify");
+    std::fs::create_dir_all(&data_dir).unwrap();
+    let path = data_dir.join("notify.socket");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    socket.set_read_timeout(Some(TIME_MAX)).unwrap();
+    let mut command = command(&data_dir.join("data"), &[]);
+    let mut child = command.env("NOTIFY_SOCKET", &path).spawn().unwrap();
+    let heard = || {
+        let mut buffer = [0; 64];
+        let count = socket.recv(&mut buffer).unwrap();
+        String::from_utf8(buffer[..count].to_vec()).unwrap()
+    };
+    assert_eq!(heard(), "READY=1");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let kafka = line.split_whitespace().find_map(|word| word.strip_prefix("kafka=")).unwrap();
+    let node = Node { kafka: kafka.to_owned(), admin: String::new(), child };
+    create_by_name(&mut TcpStream::connect(&node.kafka).unwrap(), "orders");
+    assert!(node.stop().success());
+    assert_eq!(heard(), "STOPPING=1");
+    drop(std::fs::remove_dir_all(&data_dir));
 }
 
 #[test]

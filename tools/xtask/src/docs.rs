@@ -38,12 +38,29 @@ const PAGES: [Page; 2] = [
     Page { path: "docs/operations.md", extent: Extent::Marked, generate: options_and_metrics },
 ];
 
+/// Above the table of topic options.
+const TOPIC_OPTIONS_INTRODUCTION: &str = "\
+## Topic options
+
+Set when a topic is made (`corelog topic create NAME -c KEY=VALUE`) or later (`corelog topic alter`, `kafka-configs`). What a
+topic does not set it takes from the node, where the fourth column names an option that the node has, or else from the
+default. Every option of Kafka 4.4 is accepted and listed, so that tools work unchanged; the fifth column says whether
+anything acts on it yet.
+";
+/// Above the table of metrics.
+const METRICS_INTRODUCTION: &str = "\
+## Metrics
+
+`/metrics` on `admin.listen`, as Prometheus text.
+";
+
 /// What an operator can set and see.
 fn options_and_metrics() -> String {
     let options = broker::config::docs::operations_options_markdown();
+    let of_topics = broker::config::docs::operations_topic_options_markdown();
     let metrics = broker::metrics::docs::operations_metrics_markdown();
     format!(
-        "{options}\n## Metrics\n\n`/metrics` on `admin.listen`, as Prometheus text.\n\n{metrics}"
+        "{options}\n{TOPIC_OPTIONS_INTRODUCTION}\n{of_topics}\n{METRICS_INTRODUCTION}\n{metrics}"
     )
 }
 

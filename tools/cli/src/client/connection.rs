@@ -14,12 +14,12 @@ use bytes::Bytes;
 use futures_lite::FutureExt;
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::{
-    ApiKey, BufferPool, Call, Encoded, ErrorCode, FrameDecoder, FrameLimits, Request, Response,
-    ResponseHeader, Versions, encode_request,
+    ApiKey, BufferPool, Call, Encoded, ErrorCode, FrameDecoder, FrameError, FrameLimits, Request,
+    Response, ResponseHeader, Versions, encode_request,
 };
 
 use crate::client::address::Address;
-use crate::client::error::ClientError;
+use crate::client::error::{ClientError, Speaks};
 
 /// What the client calls itself, in requests and in the node's log.
 const CLIENT_ID: &str = "corelog";
@@ -239,10 +239,28 @@ impl<P: Platform> Connection<P> {
         let address = self.address.clone();
         match result {
             Some(Ok(value)) => Ok(value),
-            Some(Err(error)) => {
-                Err(ClientError::Broken { address, api, reason: error.to_string() })
-            }
+            Some(Err(error)) => Err(match self.speaks(&error) {
+                Some(speaks) => ClientError::Foreign { address, speaks },
+                None => ClientError::Broken { address, api, reason: error.to_string() },
+            }),
             None => Err(ClientError::TimedOut { address, api, within }),
+        }
+    }
+
+    /// What the other end speaks, where its first words are not Kafka's.
+    fn speaks(&self, error: &io::Error) -> Option<Speaks> {
+        /// A TLS alert of any version, as it is taken for a frame's size.
+        const TLS_ALERTS: std::ops::RangeInclusive<usize> = 0x1503_0000..=0x1503_04ff;
+        const SIZE_BYTES: usize = 4;
+        let is_first = self.correlation_id == 1;
+        let framing = error.get_ref().and_then(|inner| inner.downcast_ref::<FrameError>());
+        let claimed = self.decoder.frame_under_way().map(|bytes| bytes - SIZE_BYTES);
+        match framing {
+            _ if !is_first => None,
+            Some(FrameError::Tls) => Some(Speaks::Tls),
+            Some(FrameError::Http) => Some(Speaks::Http),
+            Some(FrameError::Negative { .. } | FrameError::TooLarge { .. }) => Some(Speaks::Other),
+            None => claimed.filter(|bytes| TLS_ALERTS.contains(bytes)).map(|_| Speaks::Tls),
         }
     }
 
@@ -280,7 +298,9 @@ async fn dial<P: Platform>(
     within: Duration,
 ) -> io::Result<(P::Reader, P::Writer)> {
     // Blocks the executor for the time of a look-up: nothing else runs on it before there is a connection.
-    let found: Vec<SocketAddr> = (address.host.as_str(), address.port).to_socket_addrs()?.collect();
+    let no_address = |error| io::Error::new(io::ErrorKind::NotFound, error);
+    let found = (address.host.as_str(), address.port).to_socket_addrs().map_err(no_address)?;
+    let found: Vec<SocketAddr> = found.collect();
     let mut refusal = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     for candidate in found {
         match platform.connect(candidate, within).await {

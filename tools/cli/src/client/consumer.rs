@@ -19,7 +19,7 @@ use crate::client::{
 
 /// How long a broker holds a fetch that has nothing to give.
 const WAIT: Duration = Duration::from_millis(500);
-/// How long an answer may take beyond that: a cold disk and a slow network.
+/// How long an answer may take beyond that at most: a cold disk and a slow network.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
 /// Bytes of one answer.
 const ANSWER_BYTES: i32 = 16 << 20;
@@ -50,6 +50,7 @@ pub(crate) struct Consumer<'c, P: Platform> {
     flights: Vec<Boxed<'static, Flight<P>>>,
     asked: BTreeSet<NodeId>,
     attempts: Attempts<P>,
+    wait: Duration,
 }
 
 impl<'c, P: Platform> Consumer<'c, P> {
@@ -60,7 +61,14 @@ impl<'c, P: Platform> Consumer<'c, P> {
         positions: BTreeMap<PartitionIndex, Offset>,
     ) -> Self {
         let attempts = client.attempts();
-        Self { client, topic, positions, flights: Vec::new(), asked: BTreeSet::new(), attempts }
+        let (flights, asked) = (Vec::new(), BTreeSet::new());
+        Self { client, topic, positions, flights, asked, attempts, wait: WAIT }
+    }
+
+    /// The same, coming back from [`Consumer::next`] after `wait` where there is nothing, if that is less than it would take.
+    pub(crate) fn polling_for(mut self, wait: Duration) -> Self {
+        self.wait = self.wait.min(wait);
+        self
     }
 
     /// Says that everything of `partition` before `position` is done with.
@@ -107,9 +115,11 @@ impl<'c, P: Platform> Consumer<'c, P> {
     async fn next_once(&mut self) -> Result<Vec<Fetched>, ClientError> {
         for (leader, partitions) in self.idle_leaders()? {
             let connection = self.client.take_leader(leader).await?;
-            let (name, id) = (self.topic.name.clone(), self.topic.id);
+            let (name, id, wait) = (self.topic.name.clone(), self.topic.id, self.wait);
+            let within = wait + ANSWER_TIME.min(self.client.timeout());
             self.flights.push(Box::pin(async move {
-                (leader, fetch(connection, &name, id, partitions).await)
+                let request = request(&name, id, partitions, wait);
+                (leader, fetch(connection, request, within).await)
             }));
             self.asked.insert(leader);
         }
@@ -174,22 +184,29 @@ fn range(data: &PartitionData<'_>) -> Option<String> {
     is_about_it.then(|| format!("{}..{} are there", data.log_start_offset, data.high_watermark))
 }
 
-async fn fetch<P: Platform>(
-    mut connection: Connection<P>,
+fn request(
     topic: &str,
     topic_id: TopicId,
     partitions: Vec<FetchPartition>,
-) -> Result<(Connection<P>, Answer), ClientError> {
-    let request = FetchRequest {
-        max_wait_ms: i32::try_from(WAIT.as_millis()).unwrap_or(i32::MAX),
+    wait: Duration,
+) -> FetchRequest<'_> {
+    FetchRequest {
+        max_wait_ms: i32::try_from(wait.as_millis()).unwrap_or(i32::MAX),
         min_bytes: 1,
         max_bytes: ANSWER_BYTES,
         topics: vec![FetchTopic { topic: topic.into(), topic_id, partitions }],
         ..FetchRequest::default()
-    };
-    let version_max = if topic_id == TopicId::ZERO { FETCH_BY_NAME_MAX } else { i16::MAX };
-    let options = CallOptions { within: WAIT + ANSWER_TIME, version_max };
-    let answer = connection.call(&request, options).await?;
+    }
+}
+
+async fn fetch<P: Platform>(
+    mut connection: Connection<P>,
+    request: FetchRequest<'_>,
+    within: Duration,
+) -> Result<(Connection<P>, Answer), ClientError> {
+    let is_by_name = request.topics.iter().any(|topic| topic.topic_id == TopicId::ZERO);
+    let version_max = if is_by_name { FETCH_BY_NAME_MAX } else { i16::MAX };
+    let answer = connection.call(&request, CallOptions { within, version_max }).await?;
     Ok((connection, answer))
 }
 

@@ -5,6 +5,7 @@
 use std::io;
 use std::time::Duration;
 
+use record::NodeId;
 use wire::{ApiKey, BodyError, ErrorCode, Retry, Versions};
 
 use crate::client::address::Address;
@@ -20,6 +21,24 @@ pub(crate) enum ClientError {
         address: Address,
         /// The system's answer.
         source: io::Error,
+    },
+    /// Nothing listens where a broker says that it is: another address than the one that was given.
+    #[error("broker {node} is advertised as {address}, and there: {source}")]
+    Misled {
+        /// Which.
+        node: NodeId,
+        /// Where it says that it is.
+        address: Address,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// What listens there is no broker, or does not speak plainly.
+    #[error("{address}: speaks {speaks}, not Kafka's protocol")]
+    Foreign {
+        /// Where.
+        address: Address,
+        /// What it speaks.
+        speaks: Speaks,
     },
     /// The connection ended in the middle.
     #[error("{address}: the connection ended during {api}: {reason}")]
@@ -91,6 +110,27 @@ pub(crate) enum ClientError {
     },
 }
 
+/// What may be found at a port that is not Kafka's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Speaks {
+    /// TLS.
+    Tls,
+    /// HTTP.
+    Http,
+    /// Something else.
+    Other,
+}
+
+impl std::fmt::Display for Speaks {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(match self {
+            Self::Tls => "TLS",
+            Self::Http => "HTTP",
+            Self::Other => "something else",
+        })
+    }
+}
+
 fn shown(versions: Option<Versions>) -> String {
     versions.map_or_else(|| "no version".to_owned(), |versions| format!("versions {versions}"))
 }
@@ -123,7 +163,7 @@ impl ClientError {
     /// Whether it may pass when the metadata is asked for again and the request repeated.
     pub(crate) fn passes(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::Broken { .. } => true,
+            Self::Unreachable { .. } | Self::Misled { .. } | Self::Broken { .. } => true,
             Self::Refused { code, .. } => code.retry() == Retry::Safe,
             _ => false,
         }
@@ -131,30 +171,67 @@ impl ClientError {
 
     fn advice(&self) -> Option<String> {
         let advice = match self {
-            Self::Unreachable { address, .. } => {
-                format!(
-                    "start a node (corelog serve), or name one with -b HOST:PORT (tried {address})"
-                )
+            Self::Unreachable { source, .. } => advice_for_address(source.kind()),
+            Self::Misled { .. } => {
+                "see whether that broker runs; if it does, it is advertised where clients cannot reach it: \
+                 corelog doctor explains, its advertised.listeners mends it"
             }
+            Self::Foreign { speaks, .. } => match speaks {
+                Speaks::Tls => {
+                    "this client has no TLS yet: name a plaintext listener with -b HOST:PORT"
+                }
+                Speaks::Http => {
+                    "a web server, maybe a node's admin.listen: name Kafka's port with -b HOST:PORT, the one \
+                     behind kafka= in the ready line of serve"
+                }
+                Speaks::Other => {
+                    "name Kafka's port with -b HOST:PORT, the one behind kafka= in the ready line of serve"
+                }
+            },
             Self::Broken { .. } => {
-                "see the node's log: it names the connection and why it was closed; is this its Kafka port?"
-                    .to_owned()
+                "see the node's log: it names the connection and why it was closed; if it does not, this is not \
+                 its Kafka port"
             }
             Self::TimedOut { .. } => {
-                "see whether the node is busy or stopped, or allow more time with --timeout-ms".to_owned()
+                "see whether the node is busy or stopped, or allow more time with --timeout-ms"
             }
-            Self::NoCommonVersion { .. } => "use a corelog of about the node's age".to_owned(),
-            Self::Refused { code, .. } => return advice_for(*code),
-            Self::Malformed { .. } | Self::NotMentioned { .. } | Self::Unsendable { .. } => {
-                return None;
+            Self::NoCommonVersion { .. } => "use a corelog of about the node's age",
+            Self::Refused { code, .. } => return advice_for(*code).map(str::to_owned),
+            Self::Malformed { .. } => {
+                "a bug of the client or the broker: report it with the output of corelog version and corelog apis"
+            }
+            Self::NotMentioned { .. } => {
+                "corelog cluster describe shows the brokers, corelog topic list the topics"
+            }
+            Self::Unsendable { .. } => {
+                "corelog topic describe shows the partitions, corelog cluster describe the brokers"
             }
         };
-        Some(advice)
+        Some(advice.to_owned())
     }
 }
 
-fn advice_for(code: ErrorCode) -> Option<String> {
-    let advice = match code {
+fn advice_for_address(kind: io::ErrorKind) -> &'static str {
+    match kind {
+        io::ErrorKind::ConnectionRefused => {
+            "nothing listens there: start a node (corelog serve), or name the right port with -b HOST:PORT"
+        }
+        // What `dial` says where there is no address to try.
+        io::ErrorKind::NotFound => {
+            "correct the name in -b HOST:PORT, or give the broker's IP address"
+        }
+        io::ErrorKind::TimedOut
+        | io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable => {
+            "no way leads there: correct -b HOST:PORT, or open the firewall; a node listens on 127.0.0.1 \
+             unless its listeners say otherwise"
+        }
+        _ => "start a node (corelog serve), or name one with -b HOST:PORT",
+    }
+}
+
+fn advice_for(code: ErrorCode) -> Option<&'static str> {
+    Some(match code {
         ErrorCode::UnknownTopicOrPartition => {
             "corelog topic list shows what is there, corelog topic create makes one"
         }
@@ -166,25 +243,52 @@ fn advice_for(code: ErrorCode) -> Option<String> {
             "corelog topic describe shows the offsets there are; --offset beginning starts at the first"
         }
         ErrorCode::MessageTooLarge => {
-            "raise the topic's max.message.bytes, or send less in one record"
+            "send less in one record, or raise the bound: corelog topic alter TOPIC -c max.message.bytes=N"
+        }
+        ErrorCode::RecordListTooLarge => {
+            "send less in one record, or raise the bound: corelog topic alter TOPIC -c segment.bytes=N"
         }
         ErrorCode::KafkaStorageError => {
-            "see the node's log: its disk is full, read-only or failing"
+            "see the node's log and corelog_disk_free_bytes of its metrics: the disk is full, read-only or failing; \
+             with space it goes on by itself"
         }
         ErrorCode::CorruptMessage => {
             "the records at that offset are damaged on disk: corelog log verify shows how far; \
              --offset N starts behind them"
         }
         ErrorCode::InvalidReplicationFactor => "there are fewer nodes than replicas: ask for fewer",
+        ErrorCode::InvalidPartitions => {
+            "corelog topic describe shows how many there are: there can only be more"
+        }
+        ErrorCode::InvalidConfig => {
+            "corelog config explain KEY says what an option may be, corelog config describe --all lists them"
+        }
+        ErrorCode::NotEnoughReplicas | ErrorCode::NotEnoughReplicasAfterAppend => {
+            "corelog topic describe shows who is in sync: bring nodes back, or lower min.insync.replicas"
+        }
+        ErrorCode::LeaderNotAvailable | ErrorCode::NotLeaderOrFollower => {
+            "corelog topic describe shows the leaders; see the log of the node that should lead"
+        }
+        ErrorCode::RequestTimedOut => {
+            "see whether the node's disk keeps up, or allow more time with --timeout-ms"
+        }
+        ErrorCode::TopicAuthorizationFailed
+        | ErrorCode::GroupAuthorizationFailed
+        | ErrorCode::ClusterAuthorizationFailed
+        | ErrorCode::SaslAuthenticationFailed => {
+            "the cluster allows it to certain users only, and this client has no user yet: ask its administrator, or \
+             use a client that can log in"
+        }
         _ => return None,
-    };
-    Some(advice.to_owned())
+    })
 }
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let exit = match &error {
             ClientError::Unreachable { .. }
+            | ClientError::Misled { .. }
+            | ClientError::Foreign { .. }
             | ClientError::Broken { .. }
             | ClientError::NoCommonVersion { .. }
             | ClientError::Malformed { .. } => Exit::Unreachable,
@@ -197,6 +301,58 @@ impl From<ClientError> for Failure {
         match error.advice() {
             Some(advice) => failure.advise(advice),
             None => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address() -> Address {
+        Address { host: "b".into(), port: 1 }
+    }
+
+    #[test]
+    fn each_way_not_to_reach_a_broker_has_its_own_advice() {
+        let next = |kind: io::ErrorKind| {
+            let error = ClientError::Unreachable { address: address(), source: kind.into() };
+            Failure::from(error).next.unwrap()
+        };
+        assert!(next(io::ErrorKind::ConnectionRefused).contains("corelog serve"));
+        assert!(next(io::ErrorKind::NotFound).contains("name"));
+        assert!(next(io::ErrorKind::TimedOut).contains("firewall"));
+        let source = io::ErrorKind::ConnectionRefused.into();
+        let misled = ClientError::Misled { node: NodeId(1), address: address(), source };
+        let misled = Failure::from(misled);
+        assert_eq!(misled.exit, Exit::Unreachable);
+        assert!(misled.fact.starts_with("broker 1 is advertised as b:1"), "{}", misled.fact);
+        assert!(misled.next.unwrap().contains("advertised.listeners"));
+        let foreign = |speaks| {
+            Failure::from(ClientError::Foreign { address: address(), speaks }).next.unwrap()
+        };
+        assert!(foreign(Speaks::Tls).contains("plaintext"));
+        assert!(foreign(Speaks::Http).contains("admin.listen"));
+        assert!(foreign(Speaks::Other).contains("kafka="));
+    }
+
+    #[test]
+    fn refusals_that_a_person_meets_say_what_to_do() {
+        for (code, word) in [
+            (ErrorCode::UnknownTopicOrPartition, "topic create"),
+            (ErrorCode::InvalidConfig, "config explain"),
+            (ErrorCode::MessageTooLarge, "max.message.bytes"),
+            (ErrorCode::RecordListTooLarge, "segment.bytes"),
+            (ErrorCode::KafkaStorageError, "disk"),
+            (ErrorCode::TopicAuthorizationFailed, "administrator"),
+            (ErrorCode::ClusterAuthorizationFailed, "administrator"),
+            (ErrorCode::InvalidPartitions, "topic describe"),
+            (ErrorCode::NotEnoughReplicas, "min.insync.replicas"),
+            (ErrorCode::RequestTimedOut, "--timeout-ms"),
+        ] {
+            let error = ClientError::check("t-0", code, None).unwrap_err();
+            let next = Failure::from(error).next.unwrap_or_default();
+            assert!(next.contains(word), "{code:?}: {next}");
         }
     }
 }

@@ -136,7 +136,16 @@ impl<P: Platform> Client<P> {
         let Some(address) = self.brokers.get(&node) else {
             return Err(ClientError::NotMentioned { place: format!("broker {node}") });
         };
-        Connection::open(&self.platform, address, self.options.timeout).await
+        let opened = Connection::open(&self.platform, address, self.options.timeout).await;
+        opened.map_err(|error| match error {
+            // The address of the command line worked: what the cluster makes of it does not.
+            ClientError::Unreachable { address, source }
+                if !self.options.bootstrap.contains(&address) =>
+            {
+                ClientError::Misled { node, address, source }
+            }
+            error => error,
+        })
     }
 
     /// Brings back a connection that is still good.
@@ -162,7 +171,9 @@ impl<P: Platform> Client<P> {
     /// Whether `error` may pass. A cluster that was never reached is not waited for: the address is probably wrong.
     pub(crate) fn passes(&self, error: &ClientError) -> bool {
         let is_unreached = self.brokers.is_empty();
-        error.passes() && !(is_unreached && matches!(error, ClientError::Unreachable { .. }))
+        let is_of_address =
+            matches!(error, ClientError::Unreachable { .. } | ClientError::Broken { .. });
+        error.passes() && !(is_unreached && is_of_address)
     }
 }
 

@@ -151,7 +151,11 @@ impl<'c, P: Platform> Producer<'c, P> {
             Acks::None | Acks::Leader => None,
         };
         let queues = topic.partitions.iter().map(|one| (one.index, Queue::default())).collect();
-        Ok(Self { client, topic, options, identity, queues, queued_bytes: 0, keyless: 0 })
+        // Many short runs, a record each, must not all write to the first partition.
+        let mut random = [0; size_of::<usize>()];
+        client.platform().random(&mut random);
+        let keyless = usize::from_le_bytes(random);
+        Ok(Self { client, topic, options, identity, queues, queued_bytes: 0, keyless })
     }
 
     /// Queues a record; says whether it is time to [`Producer::flush`].
@@ -172,6 +176,11 @@ impl<'c, P: Platform> Producer<'c, P> {
         }
         self.queued_bytes += bytes;
         queue.groups.len() > 1 || self.queued_bytes >= QUEUED_BYTES_MAX
+    }
+
+    /// The clock, for records that have no time of their own.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.client.platform().now()
     }
 
     /// What became of each partition's records so far.
@@ -200,7 +209,7 @@ impl<'c, P: Platform> Producer<'c, P> {
             }
         }
         self.queued_bytes = 0;
-        self.keyless += 1;
+        self.keyless = self.keyless.wrapping_add(1);
         Ok(())
     }
 

@@ -29,6 +29,8 @@ const STEPS_MAX: u64 = 1_000_000;
 pub(super) enum Reaction {
     /// Sends a frame.
     Answer(Vec<u8>),
+    /// Sends this, and ends the connection.
+    Last(Vec<u8>),
     /// Ends the connection.
     Close,
     /// Nothing, ever.
@@ -79,6 +81,11 @@ impl TestPlatform {
     /// Lets `service` answer at `port`.
     pub(super) fn listen_at(&self, port: u16, service: impl Fn(&[u8]) -> Reaction + 'static) {
         self.services.borrow_mut().insert(port, Rc::new(service));
+    }
+
+    /// Lets nobody answer at `port` any more.
+    pub(super) fn close(&self, port: u16) {
+        self.services.borrow_mut().remove(&port);
     }
 }
 
@@ -211,6 +218,10 @@ impl ConnectionWriter for TestWriter {
             let mut pipe = self.pipe.borrow_mut();
             match reaction {
                 Reaction::Answer(bytes) => pipe.bytes.extend(bytes),
+                Reaction::Last(bytes) => {
+                    pipe.bytes.extend(bytes);
+                    pipe.is_closed = true;
+                }
                 Reaction::Close => pipe.is_closed = true,
                 Reaction::Silence => {}
             }

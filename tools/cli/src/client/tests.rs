@@ -1,3 +1,4 @@
+use super::error::Speaks;
 use super::testing::{Reaction, TestPlatform, answer, run};
 use super::*;
 
@@ -361,11 +362,52 @@ fn bytes_that_are_no_answer_are_an_error_and_no_panic() {
             assert!(is_named, "{error}");
         });
     };
-    check(b"HTTP/1.1 400 Bad Request\r\n\r\n");
     check(&[0, 0, 0, 0]);
-    check(&[0xff; 64]);
     check(&[0, 0, 0, 8, 0, 0, 0, 0, 0, 0, 0x7f, 0xff]);
     check(&[0, 0, 0, 4, 0, 0, 0, 9]);
+}
+
+#[test]
+fn another_protocol_is_named_at_once() {
+    let check = |bytes: &'static [u8], speaks: Speaks| {
+        run(move |platform| async move {
+            platform.listen_at(1, move |_| Reaction::Last(bytes.to_vec()));
+            let error = client(platform.clone()).topics().await.unwrap_err();
+            let found = match error {
+                ClientError::Foreign { speaks, .. } => Some(speaks),
+                _ => None,
+            };
+            assert_eq!(found, Some(speaks), "{error}");
+            assert_eq!(platform.monotonic(), Duration::ZERO);
+        });
+    };
+    check(b"HTTP/1.1 400 Bad Request\r\n\r\n", Speaks::Http);
+    // What OpenSSL says to a client that does not begin a handshake: protocol_version, unexpected_message.
+    check(&[0x15, 3, 1, 0, 2, 2, 0x46], Speaks::Tls);
+    check(&[0x15, 3, 3, 0, 2, 2, 10], Speaks::Tls);
+    check(&[0x16, 3, 3, 0, 0x40, 2], Speaks::Tls);
+    check(b"SSH-2.0-OpenSSH_9.2p1\r\n", Speaks::Other);
+    check(&[0xff; 64], Speaks::Other);
+}
+
+#[test]
+fn an_address_that_leads_nowhere_is_told_from_the_one_that_was_given() {
+    run(|platform| async move {
+        Cluster::start(&platform, &[2]);
+        platform.close(2);
+        let mut client = client(platform.clone());
+        let topic = client.topic(TOPIC, AutoCreate::Never).await.unwrap();
+        let positions = [(PartitionIndex(0), Offset(5))];
+        let mut consumer = Consumer::new(&mut client, topic, positions.into());
+        let error = loop {
+            match consumer.next().await {
+                Ok(_) => {}
+                Err(error) => break error,
+            }
+        };
+        let is_named = matches!(&error, ClientError::Misled { node, .. } if node.0 == 2);
+        assert!(is_named, "{error}");
+    });
 }
 
 #[test]

@@ -4,18 +4,20 @@
 //! partition are printed in order, partitions as they come.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use broker::Platform;
 use clap::Args;
 use record::{Offset, PartitionIndex};
 
-use crate::client::{AutoCreate, Client, Consumer, Fetched, OffsetAt, Topic};
+use crate::client::{AutoCreate, Client, ClientOptions, Consumer, Fetched, OffsetAt, Topic};
 use crate::commands::topic::chosen_partitions;
-use crate::commands::with_client;
+use crate::commands::{parse_separator, with_options};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::moment::Moment;
 use crate::output::{Format, Output};
-use crate::record_line::{Layout, RecordLine, write_record};
-use crate::{ClusterArgs, OutputArgs};
+use crate::record_line::{Field, Layout, LineLayout, RecordLine, write_record};
+use crate::{BrokersArgs, OutputArgs, TIMEOUT_MS_DEFAULT};
 
 mod decode;
 
@@ -25,9 +27,16 @@ const EXAMPLES: &str = "\
 Examples:
   corelog consume orders
   corelog consume orders --follow
+  corelog consume orders --follow --timeout-ms 5000
   corelog consume orders --partition 2 --offset 1200 --max-messages 10
+  corelog consume orders --offset -10
+  corelog consume orders --offset 2026-11-29T20:15:00Z
   corelog consume orders --key-separator : | sort
-  corelog consume orders -o json";
+  corelog consume orders --print timestamp,partition,offset,headers,key,value
+  corelog consume orders -o json
+
+A record is a line: its value, or the fields of --print. A key or value that is null is printed as
+null, an empty one as nothing; -o json tells even a value that reads null from one that is.";
 
 /// Arguments.
 #[derive(Debug, Args)]
@@ -38,8 +47,10 @@ pub(crate) struct ConsumeArgs {
     /// Read this partition only; repeatable
     #[arg(short, long = "partition", value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     partitions: Vec<i32>,
-    /// Where to start; `end` reads what is yet to come, and so implies --follow
-    #[arg(short = 'O', long, value_name = "beginning|end|N", default_value = "beginning", value_parser = parse_start)]
+    /// Where to start: beginning, end, an offset, -N for N before the end of each partition, or a time (2026-11-29T20:15:00Z, -15m)
+    ///
+    /// `end` reads what is yet to come, and so implies --follow. A time starts at the first record of that time or later.
+    #[arg(short = 'O', long, value_name = "PLACE", default_value = "beginning", value_parser = parse_start, allow_hyphen_values = true)]
     offset: Start,
     /// Wait for more at the end, until interrupted
     #[arg(short, long, conflicts_with = "until_end")]
@@ -50,13 +61,48 @@ pub(crate) struct ConsumeArgs {
     /// Stop after so many records
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_messages: Option<u64>,
-    /// Print keys too, and this text between key and value
-    #[arg(short, long, value_name = "TEXT")]
+    /// Stop when no record has come for so long, in milliseconds, and give up on a broker that does not answer as long
+    ///
+    /// Stopping so is success with --follow, and exit code 4 where --max-messages or the end was not reached. Without it a broker
+    /// has 30000 ms to answer.
+    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    timeout_ms: Option<u32>,
+    /// Print keys too, and this text between key and value; \t is a tab
+    #[arg(short, long, value_name = "TEXT", value_parser = parse_separator, conflicts_with = "fields")]
     key_separator: Option<String>,
+    /// Print these fields, in this order
+    #[arg(long = "print", value_name = "FIELD[,FIELD...]", value_enum, value_delimiter = ',')]
+    fields: Vec<Field>,
+    /// What stands between the fields of --print; \t is a tab
+    #[arg(long, value_name = "TEXT", value_parser = parse_separator, default_value = "\\t", requires = "fields")]
+    separator: String,
+    /// What is printed for a key or value that is null
+    #[arg(long, value_name = "TEXT", default_value = "null")]
+    null: String,
     #[command(flatten)]
-    cluster: ClusterArgs,
+    brokers: BrokersArgs,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+impl ConsumeArgs {
+    fn layout(&self) -> Layout {
+        let (fields, separator) = match &self.key_separator {
+            Some(separator) => (vec![Field::Key, Field::Value], separator),
+            None if self.fields.is_empty() => (vec![Field::Value], &self.separator),
+            None => (self.fields.clone(), &self.separator),
+        };
+        let (separator, null) = (separator.clone(), self.null.clone());
+        match self.output.output {
+            Format::Json => Layout::Json,
+            Format::Yaml => Layout::Yaml,
+            Format::Table => Layout::Line(LineLayout { fields, separator, null }),
+        }
+    }
+
+    fn idle_max(&self) -> Option<Duration> {
+        self.timeout_ms.map(|ms| Duration::from_millis(ms.into()))
+    }
 }
 
 /// Where to start.
@@ -65,29 +111,35 @@ enum Start {
     Beginning,
     End,
     At(Offset),
+    /// So many before the end of each partition.
+    Last(i64),
+    Since(Moment),
 }
 
 fn parse_start(text: &str) -> Result<Start, String> {
-    match text {
-        "beginning" | "earliest" => Ok(Start::Beginning),
-        "end" | "latest" => Ok(Start::End),
-        number => match number.parse::<i64>() {
-            Ok(offset) if offset >= 0 => Ok(Start::At(Offset(offset))),
-            _ => Err("neither `beginning`, `end` nor an offset from 0".to_owned()),
-        },
+    let wrong = || {
+        "neither `beginning`, `end`, an offset from 0, -N for N before the end, nor a time such as \
+         2026-11-29T20:15:00Z or -15m"
+            .to_owned()
+    };
+    match (text, text.parse::<i64>()) {
+        ("beginning" | "earliest", _) => Ok(Start::Beginning),
+        ("end" | "latest", _) => Ok(Start::End),
+        (_, Ok(offset)) if offset >= 0 => Ok(Start::At(Offset(offset))),
+        (_, Ok(before)) => before.checked_neg().map(Start::Last).ok_or_else(wrong),
+        // A number that is too large is no time either.
+        (text, Err(_)) if text.bytes().all(|byte| byte.is_ascii_digit()) => Err(wrong()),
+        (text, Err(_)) => Moment::parse(text).map(Start::Since).ok_or_else(wrong),
     }
 }
 
 /// Prints records.
 pub(crate) fn run(args: &ConsumeArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
-    let layout = match (output.format(), &args.key_separator) {
-        (Format::Json, _) => Layout::Json,
-        (Format::Yaml, _) => Layout::Yaml,
-        (Format::Table, Some(separator)) => Layout::KeyAndValue(separator.clone()),
-        (Format::Table, None) => Layout::Value,
-    };
-    with_client(&args.cluster, async |client| {
+    let layout = args.layout();
+    let timeout_ms = args.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT);
+    let options = ClientOptions::parse(&args.brokers.bootstrap_server, timeout_ms)?;
+    with_options(options, async |client| {
         let plan = Plan::make(client, args).await?;
         consume(client, plan, &layout, &mut output).await
     })
@@ -99,7 +151,9 @@ struct Plan {
     starts: BTreeMap<PartitionIndex, Offset>,
     /// Ends, exclusive; `None` to go on for ever.
     ends: Option<BTreeMap<PartitionIndex, Offset>>,
-    records_max: u64,
+    records_max: Option<u64>,
+    /// How long to wait for a record.
+    idle_max: Option<Duration>,
 }
 
 impl Plan {
@@ -107,18 +161,11 @@ impl Plan {
         let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
         let partitions = chosen_partitions(&topic, &args.partitions)?;
         let ends = client.offsets(&mut topic, &partitions, OffsetAt::End).await?;
-        let starts = match args.offset {
-            Start::End => ends.clone(),
-            Start::Beginning => client.offsets(&mut topic, &partitions, OffsetAt::Start).await?,
-            Start::At(offset) => {
-                let first = client.offsets(&mut topic, &partitions, OffsetAt::Start).await?;
-                check_offset(&topic, offset, &first, &ends)?;
-                partitions.iter().map(|index| (*index, offset)).collect()
-            }
-        };
+        let starts = starts(client, &mut topic, args.offset, &ends).await?;
         let goes_on = args.follow || (args.offset == Start::End && !args.until_end);
         let ends = (!goes_on).then_some(ends);
-        Ok(Self { topic, starts, ends, records_max: args.max_messages.unwrap_or(u64::MAX) })
+        let (records_max, idle_max) = (args.max_messages, args.idle_max());
+        Ok(Self { topic, starts, ends, records_max, idle_max })
     }
 
     /// Whether nothing of `partition` is wanted from `position` on.
@@ -126,6 +173,48 @@ impl Plan {
         let end = self.ends.as_ref().and_then(|ends| ends.get(&partition));
         end.is_some_and(|end| position >= *end)
     }
+
+    /// What it means that no record came in time, `left` of the records that were asked for being still to come.
+    fn ended_idle(&self, left: u64) -> Outcome {
+        let ms = self.idle_max.unwrap_or_default().as_millis();
+        let wanted = match (self.records_max, &self.ends) {
+            (None, None) => return Ok(()),
+            (Some(max), _) => format!("{} of {max} records came", max - left),
+            (None, Some(_)) => "the end was not reached".to_owned(),
+        };
+        let fact = format!("{}: {wanted}, and none for {ms} ms", self.topic.name);
+        Err(Failure::new(Exit::TimedOut, fact).advise("allow more time with --timeout-ms"))
+    }
+}
+
+async fn starts<P: Platform>(
+    client: &mut Client<P>,
+    topic: &mut Topic,
+    start: Start,
+    ends: &BTreeMap<PartitionIndex, Offset>,
+) -> Outcome<BTreeMap<PartitionIndex, Offset>> {
+    let partitions: Vec<PartitionIndex> = ends.keys().copied().collect();
+    let at = match start {
+        Start::End => return Ok(ends.clone()),
+        Start::Since(moment) => OffsetAt::Time(moment.unix_ms(client.platform().now().0)),
+        Start::Beginning | Start::At(_) | Start::Last(_) => OffsetAt::Start,
+    };
+    let found = client.offsets(topic, &partitions, at).await?;
+    if let Start::At(offset) = start {
+        check_offset(topic, offset, &found, ends)?;
+    }
+    let place = |(index, found): (PartitionIndex, Offset)| {
+        let end = ends.get(&index).copied().unwrap_or(found);
+        let from = match start {
+            Start::At(offset) => offset,
+            Start::Last(count) => Offset(end.0.saturating_sub(count)).max(found),
+            // No record is as late as that.
+            Start::Since(_) if found.0 < 0 => end,
+            Start::Beginning | Start::End | Start::Since(_) => found,
+        };
+        (index, from)
+    };
+    Ok(found.into_iter().map(place).collect())
 }
 
 /// One number is a place in one partition: in several it would be a coincidence.
@@ -159,10 +248,16 @@ async fn consume<P: Platform>(
 ) -> Outcome {
     let wanted = plan.starts.iter().filter(|(index, start)| !plan.is_done(**index, **start));
     let positions = wanted.map(|(index, start)| (*index, *start)).collect();
+    let platform = client.platform().clone();
     let mut consumer = Consumer::new(client, plan.topic.clone(), positions);
+    if let Some(idle_max) = plan.idle_max {
+        consumer = consumer.polling_for(idle_max);
+    }
     let mut reader = BatchReader::default();
-    let mut left = plan.records_max;
+    let mut left = plan.records_max.unwrap_or(u64::MAX);
+    let mut last_record = platform.monotonic();
     while left > 0 && !consumer.is_done() {
+        let before = left;
         for fetched in consumer.next().await? {
             let position = print(&plan, &fetched, &mut reader, |record| {
                 if left == 0 {
@@ -181,6 +276,12 @@ async fn consume<P: Platform>(
         }
         // Whoever reads our output sees what there is before we wait for more.
         output.flush()?;
+        let now = platform.monotonic();
+        if left < before {
+            last_record = now;
+        } else if plan.idle_max.is_some_and(|idle_max| now - last_record >= idle_max) {
+            return if consumer.is_done() { Ok(()) } else { plan.ended_idle(left) };
+        }
     }
     output.flush()
 }
@@ -208,7 +309,10 @@ mod tests {
         assert_eq!(parse_start("beginning"), Ok(Start::Beginning));
         assert_eq!(parse_start("latest"), Ok(Start::End));
         assert_eq!(parse_start("0"), Ok(Start::At(Offset(0))));
-        for text in ["-1", "", "1.5", "begin", "9223372036854775808"] {
+        assert_eq!(parse_start("-1"), Ok(Start::Last(1)));
+        assert_eq!(parse_start("-15m"), Ok(Start::Since(Moment::Ago(900_000))));
+        assert_eq!(parse_start("1970-01-01"), Ok(Start::Since(Moment::At(0))));
+        for text in ["", "-", "1.5", "begin", "9223372036854775808", "-9223372036854775808", "-x"] {
             assert!(parse_start(text).is_err(), "{text}");
         }
     }

@@ -3,6 +3,7 @@
 //! Owns the arguments and what is shown. Nothing is ever changed: a node that runs meanwhile is not disturbed, what it has
 //! not written yet is not seen, and what it is writing is a note.
 
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -116,7 +117,7 @@ fn verify(args: &VerifyArgs) -> Outcome {
             Found::Partition(partition) => checker.partition(partition, &mut print).await?,
             Found::DataDirectory(partitions) => checker.census(partitions, &mut print).await?,
         }
-        output.flush()
+        checker.beside_progress(|| output.flush())
     })?;
     output.show(&totals)?;
     if totals.problems == 0 {
@@ -153,7 +154,9 @@ fn visit(
             let is_alone = paths.len() == 1 && segments().count() == 1;
             let ground = ground(path).await?;
             let checker = Checker::new(disk, platform.clone(), root, ground, depth);
-            let mut checker = checker.of_bytes(bytes);
+            // The lines of a dump show well enough on a terminal how far it has come.
+            let is_shown = depth == Depth::Records || !std::io::stdout().is_terminal();
+            let mut checker = if is_shown { checker.of_bytes(bytes) } else { checker };
             for partition in &partitions {
                 visit(&mut checker, Found::Partition(partition), is_alone).await?;
             }

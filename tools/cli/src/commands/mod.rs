@@ -21,7 +21,7 @@ use std::path::Path;
 use node::{CorePlatform, GlommioDisk};
 
 use crate::ClusterArgs;
-use crate::client::Client;
+use crate::client::{Client, ClientOptions};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// Runs `body` with a client that has not connected yet.
@@ -29,7 +29,14 @@ pub(crate) fn with_client<T>(
     cluster: &ClusterArgs,
     body: impl AsyncFnOnce(&mut Client<CorePlatform>) -> Outcome<T>,
 ) -> Outcome<T> {
-    let options = cluster.options()?;
+    with_options(cluster.options()?, body)
+}
+
+/// [`with_client`], from options that are read already.
+pub(crate) fn with_options<T>(
+    options: ClientOptions,
+    body: impl AsyncFnOnce(&mut Client<CorePlatform>) -> Outcome<T>,
+) -> Outcome<T> {
     // A client touches no file: the disk that a platform has is rooted where nothing is looked for.
     run(Path::new("."), async |platform| body(&mut Client::new(platform, options)).await)
 }
@@ -50,4 +57,45 @@ fn local<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
             "io_uring must be allowed and the limit of locked memory (ulimit -l) 512 KiB at least";
         Err(Failure::new(Exit::Io, error.to_string()).advise(next))
     })
+}
+
+/// Text that stands between fields: shells make it hard to type a tab, so `\t`, `\n` and `\\` stand for what they do elsewhere.
+pub(crate) fn parse_separator(text: &str) -> Result<String, String> {
+    let mut separator = String::new();
+    let mut characters = text.chars();
+    while let Some(character) = characters.next() {
+        separator.push(match character {
+            '\\' => match characters.next() {
+                Some('t') => '\t',
+                Some('n') => '\n',
+                Some('\\') => '\\',
+                _ => return Err("behind \\ there must be t, n or \\".to_owned()),
+            },
+            character => character,
+        });
+    }
+    if separator.is_empty() {
+        return Err("must not be empty".to_owned());
+    }
+    Ok(separator)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn separators_as_people_type_them() {
+        let check = |text: &str, expected: &str| {
+            assert_eq!(parse_separator(text).as_deref(), Ok(expected), "{text}");
+        };
+        check(":", ":");
+        check("=>", "=>");
+        check("\\t", "\t");
+        check("\t", "\t");
+        check("a\\\\b\\n", "a\\b\n");
+        for text in ["", "\\", "\\x"] {
+            assert!(parse_separator(text).is_err(), "{text}");
+        }
+    }
 }

@@ -1,7 +1,8 @@
 //! `corelog produce`: lines become records.
 //!
 //! Owns the arguments and the loop between input and producer. A line is a value; with `--key-separator` what stands
-//! before its first occurrence is the key.
+//! before its first occurrence is the key, and a line without one ends the run, as with Kafka's own producer: a key that
+//! is missing by mistake would put the record into another partition.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Read, Write};
@@ -15,7 +16,7 @@ use serde::Serialize;
 
 use crate::client::{Acks, Client, OutgoingHeaders, OutgoingRecord, Producer, ProducerOptions};
 use crate::commands::topic::parse_pair;
-use crate::commands::with_client;
+use crate::commands::{parse_separator, with_client};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lines::{LINE_BYTES_MAX, Lines, LinesError};
 use crate::output::{Format, Output, Show};
@@ -28,10 +29,15 @@ Examples:
   corelog produce orders --file orders.txt --compression zstd
   printf 'a:1\\nb:2\\n' | corelog produce orders --key-separator :
   corelog produce orders --file orders.txt --header source=import --header run=7
-  corelog produce orders --file orders.txt -o json";
+  corelog produce orders --file orders.txt -o json
+  echo 'order-1:gone' | corelog produce orders -k : --null gone
+
+The partition of a key is the one that Java's producer chooses. Records without a key go to one
+partition until they are sent, then to the next.";
 
 /// Bytes of lines that are taken at once.
 const TAKE_BYTES: usize = 1 << 20;
+
 /// Arguments.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -41,9 +47,12 @@ pub(crate) struct ProduceArgs {
     /// Read lines from a file instead of standard input
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Split each line at its first occurrence into key and value
-    #[arg(short, long, value_name = "TEXT", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    /// Split each line at the first occurrence of this text into key and value; \t is a tab
+    #[arg(short, long, value_name = "TEXT", value_parser = parse_separator)]
     key_separator: Option<String>,
+    /// A key or value that reads so is null, which for a value means "deleted" to consumers
+    #[arg(long, value_name = "TEXT")]
+    null: Option<String>,
     /// Write to this partition, instead of one chosen by the key as Java's producer does
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     partition: Option<i32>,
@@ -96,15 +105,17 @@ impl Show for Summary<'_> {
 pub(crate) fn run(args: &ProduceArgs) -> Outcome {
     let input = Input::open(args)?;
     let started = Instant::now();
-    let progress = input.progress();
-    let lines = input.lines()?;
+    let (lines, progress) = input.lines()?;
     let options = ProducerOptions {
         acks: args.acks,
         codec: args.compression,
         partition: args.partition.map(PartitionIndex),
     };
-    let shape =
-        Shape { separator: args.key_separator.as_deref(), headers: args.headers.as_slice().into() };
+    let shape = Shape {
+        separator: args.key_separator.as_deref(),
+        null: args.null.as_deref(),
+        headers: args.headers.as_slice().into(),
+    };
     let mut summary = with_client(&args.cluster, async |client| {
         produce(client, &args.topic, options, &shape, &lines, &progress).await
     })?;
@@ -125,6 +136,7 @@ pub(crate) fn run(args: &ProduceArgs) -> Outcome {
 /// How a line becomes a record.
 struct Shape<'a> {
     separator: Option<&'a str>,
+    null: Option<&'a str>,
     headers: OutgoingHeaders,
 }
 
@@ -136,24 +148,8 @@ async fn produce<'a, P: Platform>(
     lines: &Lines,
     progress: &Progress,
 ) -> Outcome<Summary<'a>> {
-    let platform = client.platform().clone();
     let mut producer = Producer::open(client, topic, options).await?;
-    let mut bytes = 0;
-    while let Some(taken) = lines.take(TAKE_BYTES).await.map_err(input_failure)? {
-        let now = platform.now();
-        for line in taken.lines {
-            progress.add(line.len() as u64 + 1);
-            bytes += line.len() as u64;
-            if producer.add(record(line, shape, now)) {
-                producer.flush().await?;
-            }
-        }
-        // The input is slower than we are: what is here is sent now, not when more has come.
-        if taken.is_drained {
-            producer.flush().await?;
-        }
-    }
-    producer.flush().await?;
+    let fed = feed(&mut producer, shape, lines, progress).await;
     let partitions = producer.stored().filter(|(_, stored)| stored.records > 0);
     let partitions: Vec<PartitionSummary> = partitions
         .map(|(index, stored)| PartitionSummary {
@@ -163,23 +159,77 @@ async fn produce<'a, P: Platform>(
         })
         .collect();
     let records = partitions.iter().map(|partition| partition.records).sum();
+    let bytes = fed.map_err(|failure| failure.adding(&what_is_stored(records, options.acks)))?;
     Ok(Summary { topic, records, bytes, ms: 0, partitions })
 }
 
-fn record(line: Vec<u8>, shape: &Shape<'_>, timestamp: Timestamp) -> OutgoingRecord {
+/// Whoever runs it again wants to know what is there already.
+fn what_is_stored(records: u64, acks: Acks) -> String {
+    let done = if acks == Acks::None { "sent" } else { "stored" };
+    match records {
+        0 => format!("no record is {done}"),
+        1 => format!("1 record is {done}"),
+        count => format!("{count} records are {done}"),
+    }
+}
+
+/// Every line to the producer; gives the bytes of all of them.
+async fn feed<P: Platform>(
+    producer: &mut Producer<'_, P>,
+    shape: &Shape<'_>,
+    lines: &Lines,
+    progress: &Progress,
+) -> Outcome<u64> {
+    let (mut bytes, mut number) = (0, 0_u64);
+    while let Some(taken) = lines.take(TAKE_BYTES).await.map_err(input_failure)? {
+        let now = producer.now();
+        for line in taken.lines {
+            number += 1;
+            progress.add(line.len() as u64 + 1);
+            bytes += line.len() as u64;
+            let Some(record) = record(line, shape, now) else {
+                // What stands before it is whole.
+                producer.flush().await?;
+                return Err(no_separator(number, shape.separator.unwrap_or_default()));
+            };
+            if producer.add(record) {
+                producer.flush().await?;
+            }
+        }
+        // The input is slower than we are: what is here is sent now, not when more has come.
+        if taken.is_drained {
+            producer.flush().await?;
+        }
+    }
+    producer.flush().await?;
+    Ok(bytes)
+}
+
+fn no_separator(line: u64, separator: &str) -> Failure {
+    let fact = format!("input line {line}: has no key separator {separator:?}");
+    let next = format!(
+        "write it KEY{}VALUE, or leave --key-separator out; the lines before it need not be sent again",
+        separator.escape_debug()
+    );
+    Failure::new(Exit::Refused, fact).advise(next)
+}
+
+/// `None` for a line that lacks its separator.
+fn record(line: Vec<u8>, shape: &Shape<'_>, timestamp: Timestamp) -> Option<OutgoingRecord> {
     let headers = OutgoingHeaders::clone(&shape.headers);
-    let found = shape.separator.and_then(|separator| {
-        let separator = separator.as_bytes();
-        let at = line.windows(separator.len()).position(|window| window == separator)?;
-        Some((at, at + separator.len()))
-    });
-    let Some((key_end, value_start)) = found else {
-        return OutgoingRecord { key: None, value: Some(line), timestamp, headers };
+    let unless_null = |part: Vec<u8>| {
+        let is_null = shape.null.is_some_and(|null| null.as_bytes() == part);
+        (!is_null).then_some(part)
     };
-    let value = line.get(value_start..).unwrap_or_default().to_vec();
+    let Some(separator) = shape.separator.map(str::as_bytes) else {
+        return Some(OutgoingRecord { key: None, value: unless_null(line), timestamp, headers });
+    };
+    let key_end = line.windows(separator.len()).position(|window| window == separator)?;
+    let value = line.get(key_end + separator.len()..).unwrap_or_default().to_vec();
     let mut key = line;
     key.truncate(key_end);
-    OutgoingRecord { key: Some(key), value: Some(value), timestamp, headers }
+    let (key, value) = (unless_null(key), unless_null(value));
+    Some(OutgoingRecord { key, value, timestamp, headers })
 }
 
 fn input_failure(error: LinesError) -> Failure {
@@ -195,33 +245,39 @@ fn input_failure(error: LinesError) -> Failure {
 /// Where lines come from.
 struct Input {
     file: Option<File>,
-    bytes: Option<u64>,
+    progress: Progress,
 }
 
 impl Input {
     fn open(args: &ProduceArgs) -> Outcome<Self> {
         let Some(path) = &args.file else {
-            if io::stdin().is_terminal() {
-                eprintln!("corelog: each line is a record; end with Ctrl-D");
-            }
-            return Ok(Self { file: None, bytes: None });
+            return Ok(Self { file: None, progress: Self::progress_of_standard_input() });
         };
         let failed = |error| Failure::io(path.display(), &error);
         let file = File::open(path).map_err(failed)?;
-        let bytes = file.metadata().map_err(failed)?.len();
-        Ok(Self { file: Some(file), bytes: Some(bytes) })
+        let facts = file.metadata().map_err(failed)?;
+        // A named pipe has no end that is known.
+        let progress = Progress::new(facts.is_file().then_some(facts.len()));
+        Ok(Self { file: Some(file), progress })
     }
 
-    fn progress(&self) -> Progress {
-        Progress::new(self.bytes)
+    /// None where a person types: it would be drawn over the lines.
+    fn progress_of_standard_input() -> Progress {
+        if io::stdin().is_terminal() {
+            eprintln!("corelog: each line is a record; end with Ctrl-D");
+            return Progress::hidden();
+        }
+        let facts = std::fs::metadata("/dev/stdin").ok().filter(std::fs::Metadata::is_file);
+        Progress::new(facts.map(|facts| facts.len()))
     }
 
-    fn lines(self) -> Outcome<Lines> {
+    fn lines(self) -> Outcome<(Lines, Progress)> {
         let input: Box<dyn Read + Send> = match self.file {
             Some(file) => Box::new(file),
             None => Box::new(io::stdin()),
         };
-        Lines::start(input).map_err(|error| Failure::io("reader thread", &error))
+        let lines = Lines::start(input).map_err(|error| Failure::io("reader thread", &error))?;
+        Ok((lines, self.progress))
     }
 }
 
@@ -233,8 +289,9 @@ mod tests {
     fn a_line_is_split_at_the_first_separator() {
         let check = |line: &str, separator: Option<&str>, key: Option<&str>, value: &str| {
             let headers: OutgoingHeaders = [("h".to_owned(), "1".to_owned())].into();
-            let shape = Shape { separator, headers: OutgoingHeaders::clone(&headers) };
-            let record = record(line.as_bytes().to_vec(), &shape, Timestamp(7));
+            let headers_of_all = OutgoingHeaders::clone(&headers);
+            let shape = Shape { separator, null: None, headers: headers_of_all };
+            let record = record(line.as_bytes().to_vec(), &shape, Timestamp(7)).unwrap();
             let key = key.map(|key| key.as_bytes().to_vec());
             let value = Some(value.as_bytes().to_vec());
             let timestamp = Timestamp(7);
@@ -242,10 +299,36 @@ mod tests {
         };
         check("a:b", None, None, "a:b");
         check("a:b:c", Some(":"), Some("a"), "b:c");
-        check("a", Some(":"), None, "a");
         check(":b", Some(":"), Some(""), "b");
         check("a=>b", Some("=>"), Some("a"), "b");
         check("a:", Some(":"), Some("a"), "");
-        check("", Some(":"), None, "");
+        check("", None, None, "");
+    }
+
+    #[test]
+    fn a_line_without_its_separator_is_no_record() {
+        let shape = Shape { separator: Some("=>"), null: None, headers: [].into() };
+        for line in ["", "a", "a=", ">b"] {
+            assert_eq!(record(line.as_bytes().to_vec(), &shape, Timestamp(7)), None, "{line}");
+        }
+        let failure = no_separator(3, "\t").adding("2 records are stored");
+        assert_eq!(
+            failure.fact,
+            "input line 3: has no key separator \"\\t\"; 2 records are stored"
+        );
+        assert!(failure.next.unwrap().contains("KEY\\tVALUE"));
+    }
+
+    #[test]
+    fn a_part_that_reads_like_the_null_marker_is_null() {
+        let part = |line: &str, separator: Option<&str>| {
+            let shape = Shape { separator, null: Some("NULL"), headers: [].into() };
+            let record = record(line.as_bytes().to_vec(), &shape, Timestamp(7)).unwrap();
+            (record.key, record.value)
+        };
+        assert_eq!(part("a:NULL", Some(":")), (Some(b"a".to_vec()), None));
+        assert_eq!(part("NULL:b", Some(":")), (None, Some(b"b".to_vec())));
+        assert_eq!(part("NULL", None), (None, None));
+        assert_eq!(part("NULLS", None), (None, Some(b"NULLS".to_vec())));
     }
 }

@@ -3,6 +3,8 @@
 //! Owns the flags, and the hand-over from configuration to `node` and `broker`. Which keys there are, and what they mean, belongs to
 //! `broker::config`; how a node starts and ends, to `broker::run_control` and `node::run`.
 
+mod notify;
+
 use std::net::SocketAddr;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -213,7 +215,11 @@ async fn control(
         shard_count: context.shard_count,
         started,
     };
-    let stop = context.stop.requested();
+    let requested = context.stop.requested();
+    let stop = async {
+        requested.await;
+        notify::tell(notify::STOPPING);
+    };
     match broker::run_control(context.platform, context.mesh, options, stop, announce).await {
         Ok(()) => ExitReason::Done,
         Err(refusal) => {
@@ -258,6 +264,7 @@ fn announce(ready: &Ready) {
     // Nobody reading standard output is no reason to stop serving.
     let _ = writeln!(out, "ready node={node_id} kafka={kafka} admin={admin} ms={ms}");
     let _ = out.flush();
+    notify::tell(notify::READY);
 }
 
 /// Time since this process was executed, as the kernel counts it: what an operator waits for starts there and not in `main`.

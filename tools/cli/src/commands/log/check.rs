@@ -64,7 +64,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
     /// A checker that has not begun.
     pub(super) fn new(disk: D, executor: E, root: PathBuf, ground: Ground, depth: Depth) -> Self {
         let (records, totals) = (BatchRecords::default(), Totals::default());
-        let progress = Progress::new(None);
+        let progress = Progress::hidden();
         Self { disk, executor, root, ground, depth, progress, records, totals }
     }
 
@@ -72,6 +72,11 @@ impl<D: Disk, E: Executor> Checker<D, E> {
     pub(super) fn of_bytes(mut self, bytes: u64) -> Self {
         self.progress = Progress::new(Some(bytes));
         self
+    }
+
+    /// Runs `print`, which writes to the terminal that the progress may be on.
+    pub(super) fn beside_progress<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.progress.beside(print)
     }
 
     /// Where a partition stands before its first segment.

@@ -1,0 +1,123 @@
+//! Errors that a newcomer meets: each says what is wrong, and its last line what to do now.
+
+use std::io::Read;
+use std::net::TcpListener;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const REFUSED: i32 = 1;
+const UNREACHABLE: i32 = 3;
+
+/// That a command fails so, saying these words, and in its last line what to do.
+fn check(address: &str, args: &[&str], input: &str, code: i32, facts: &[&str], next: &str) {
+    let output = on(address, args, input);
+    let (found, said) = failed(&output);
+    assert_eq!(found, code, "{args:?}: {said}");
+    for fact in facts {
+        assert!(said.contains(fact), "{args:?}: {fact}: {said}");
+    }
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("next: ") && last.contains(next), "{args:?}: {next}: {said}");
+}
+
+/// What listens at the wrong port: reads what comes, answers with `bytes` and hangs up.
+fn foreign(bytes: &'static [u8]) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut client, _)) = listener.accept() {
+            drop(client.read(&mut [0; 512]));
+            drop(client.write_all(bytes));
+        }
+    });
+    address
+}
+
+#[test]
+fn an_address_without_a_broker() {
+    let started = Instant::now();
+    let list = ["topic", "list"];
+    check("127.0.0.1:1", &list, "", UNREACHABLE, &["127.0.0.1:1: "], "corelog serve");
+    check("no-such-host.invalid", &list, "", UNREACHABLE, &["no-such-host"], "correct the name");
+    // An OpenSSL server's answer to bytes that begin no handshake.
+    let tls = foreign(&[0x15, 3, 1, 0, 2, 2, 0x46]);
+    check(&tls, &list, "", UNREACHABLE, &["speaks TLS"], "plaintext listener");
+    let ssh = foreign(b"SSH-2.0-OpenSSH_9.2p1\r\n");
+    check(&ssh, &list, "", UNREACHABLE, &["not Kafka's protocol"], "kafka=");
+    let silent = foreign(b"");
+    check(&silent, &list, "", UNREACHABLE, &["the connection ended"], "Kafka port");
+    // None of them is waited for.
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn the_admin_port_is_recognised() {
+    let node = Node::start("admin-port", &["admin.listen=127.0.0.1:0"]);
+    check(&node.admin, &["topic", "list"], "", UNREACHABLE, &["HTTP"], "kafka=");
+}
+
+#[test]
+fn a_broker_that_is_advertised_where_nobody_answers() {
+    let settings = ["admin.listen=none", "advertised.listeners=PLAINTEXT://127.0.0.1:1"];
+    let node = Node::start("misled", &settings);
+    let consume = ["consume", "misled", "--timeout-ms", "500"];
+    ok(on(&node.kafka, &["topic", "create", "misled"], ""));
+    let facts = ["broker 1 is advertised as 127.0.0.1:1"];
+    check(&node.kafka, &consume, "", UNREACHABLE, &facts, "corelog doctor");
+}
+
+#[test]
+fn names_and_options_that_are_wrong() {
+    let address = &node().kafka;
+    let absent = ["consume", "errors-absent"];
+    check(address, &absent, "", REFUSED, &["errors-absent"], "topic create");
+    let slash = ["topic", "create", "a/b"];
+    check(address, &slash, "", REFUSED, &["INVALID_TOPIC_EXCEPTION"], "letters");
+    let key = ["topic", "create", "errors-config", "-c", "retention.millis=5"];
+    let facts = ["INVALID_CONFIG", "retention.ms"];
+    check(address, &key, "", REFUSED, &facts, "config explain");
+    let value = ["topic", "create", "errors-config", "-c", "segment.bytes=1"];
+    check(address, &value, "", REFUSED, &["segment.bytes", "1048576"], "config explain");
+    told(&["topic", "create", "errors-there"]);
+    let again = ["topic", "create", "errors-there"];
+    check(address, &again, "", REFUSED, &["TOPIC_ALREADY_EXISTS"], "--if-not-exists");
+    let replicas = ["topic", "create", "errors-replicas", "--replication-factor", "3"];
+    check(address, &replicas, "", REFUSED, &["replica"], "ask for fewer");
+    let partition = ["produce", "errors-there", "--partition", "7"];
+    check(address, &partition, "a\n", REFUSED, &["errors-there-7"], "topic describe");
+    let offset = ["consume", "errors-there", "--offset", "9"];
+    check(address, &offset, "", REFUSED, &["offset 9 is not there"], "--offset beginning");
+    let fewer = ["topic", "add-partitions", "errors-there", "--total", "1"];
+    check(address, &fewer, "", REFUSED, &["INVALID_PARTITIONS"], "topic describe");
+    let option = ["config", "alter", "--node", "1", "-c", "message.max.byte=1"];
+    check(address, &option, "", REFUSED, &["message.max.byte"], "config explain");
+}
+
+#[test]
+fn a_record_that_is_too_large() {
+    told(&["topic", "create", "errors-large", "-c", "max.message.bytes=1000"]);
+    let lines = format!("a\n{}\n", "x".repeat(2000));
+    let facts = ["errors-large-0", "MESSAGE_TOO_LARGE", "record is stored"];
+    let produce = ["produce", "errors-large"];
+    check(&node().kafka, &produce, &lines, REFUSED, &facts, "max.message.bytes=N");
+}
+
+#[test]
+fn a_disk_that_is_full() {
+    let node = Node::start("full", &["admin.listen=none", "disk.floor.bytes=9223372036854775807"]);
+    let produce = ["produce", "orders", "--timeout-ms", "1500"];
+    let facts = ["KAFKA_STORAGE_ERROR", "no record is stored"];
+    // The disk is looked at every few seconds.
+    let started = Instant::now();
+    while on(&node.kafka, &produce, "a\n").status.success() {
+        assert!(started.elapsed() < Duration::from_secs(60), "produce is not refused");
+    }
+    check(&node.kafka, &produce, "a\n", REFUSED, &facts, "disk is full");
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let produce = ["produce", "orders", "--file", "/no/such/file"];
+    check("127.0.0.1:1", &produce, "", 6, &["/no/such/file"], "correct the path");
+}

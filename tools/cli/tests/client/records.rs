@@ -1,0 +1,115 @@
+//! Records by hand: what `produce` makes of lines, and what `consume` prints of records.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+
+fn lines(text: &str) -> Vec<&str> {
+    text.lines().collect()
+}
+
+#[test]
+fn a_line_without_its_separator_is_refused_by_number_and_what_stands_before_it_is_stored() {
+    let produce = ["produce", "separator-test", "-k", ":"];
+    let (code, said) = failed(&with_input(&produce, "a:1\nb:2\nc\nd:4\n"));
+    assert_eq!(code, 1);
+    for fact in ["input line 3", "\":\"", "2 records are stored", "\nnext: write it KEY:VALUE"] {
+        assert!(said.contains(fact), "{fact}: {said}");
+    }
+    assert_eq!(told(&["consume", "separator-test", "-k", ":"]), "a:1\nb:2\n");
+    // An empty line has no separator either, as in Kafka's own producer.
+    let (code, said) = failed(&with_input(&produce, "a:1\n\n"));
+    assert!(code == 1 && said.contains("input line 2"), "{said}");
+    let tab = ["produce", "separator-test", "-k", "\\t"];
+    ok(with_input(&tab, "e\t5\n"));
+    let (code, said) = failed(&with_input(&["produce", "separator-test", "-k", ""], ""));
+    assert!(code == 2 && said.contains("empty"), "{said}");
+}
+
+#[test]
+fn null_is_told_from_empty_both_ways() {
+    let produce = ["produce", "null-test", "-k", ":", "--null", "NULL"];
+    ok(with_input(&produce, "a:NULL\nb:\nNULL:c\n"));
+    let text = told(&["consume", "null-test", "-k", ":"]);
+    assert_eq!(text, "a:null\nb:\nnull:c\n");
+    let text = told(&["consume", "null-test", "-k", ":", "--null", "\\N"]);
+    assert_eq!(text, "a:\\N\nb:\n\\N:c\n");
+    let json = told(&["consume", "null-test", "-o", "json"]);
+    let values = ["\"value\":null", "\"value\":\"\"", "\"key\":null"];
+    for (line, value) in json.lines().zip(values) {
+        assert!(line.contains(value), "{value}: {line}");
+    }
+}
+
+#[test]
+fn consume_prints_the_fields_that_are_asked_for() {
+    told(&["topic", "create", "print-test", "--partitions", "2"]);
+    let produce = ["produce", "print-test", "-p", "1", "-k", ":", "-H", "a=1", "-H", "b="];
+    ok(with_input(&produce, "k:v\n"));
+    let print = |fields: &str, more: &[&str]| {
+        let args = ["consume", "print-test", "-p", "1", "--print", fields];
+        told(&[&args[..], more].concat())
+    };
+    assert_eq!(print("offset,partition,topic", &[]), "0\t1\tprint-test\n");
+    let text = print("key,headers,value", &["--separator", " | "]);
+    assert_eq!(text, "k | a=1,b= | v\n");
+    let time = print("timestamp", &[]);
+    assert!(time.starts_with("20") && time.ends_with("Z\n"), "{time}");
+    let (code, said) = failed(&with_input(&["consume", "print-test", "--print", "size"], ""));
+    assert!(code == 2 && said.contains("timestamp"), "{said}");
+    let both = ["consume", "print-test", "--print", "key", "-k", ":"];
+    assert_eq!(failed(&with_input(&both, "")).0, 2);
+}
+
+#[test]
+fn a_negative_offset_counts_from_the_end_of_each_partition() {
+    told(&["topic", "create", "last-test", "--partitions", "2"]);
+    ok(with_input(&["produce", "last-test", "-p", "0"], "a\nb\nc\n"));
+    ok(with_input(&["produce", "last-test", "-p", "1"], "d\n"));
+    let last = |count: &str| {
+        let text = told(&["consume", "last-test", "-O", count]);
+        let mut found = lines(&text).into_iter().map(str::to_owned).collect::<Vec<_>>();
+        found.sort();
+        found
+    };
+    assert_eq!(last("-1"), ["c", "d"]);
+    assert_eq!(last("-2"), ["b", "c", "d"]);
+    assert_eq!(last("-100"), ["a", "b", "c", "d"]);
+    assert_eq!(told(&["consume", "last-test", "-p", "0", "-O", "-2", "-n", "1"]), "b\n");
+    assert_eq!(told(&["consume", "last-test", "-O", "-1h"]).lines().count(), 4);
+    assert_eq!(told(&["consume", "last-test", "-O", "2100-01-01"]), "");
+    let (code, said) = failed(&with_input(&["consume", "last-test", "-O", "-x"], ""));
+    assert!(code == 2 && said.contains("N before the end"), "{said}");
+}
+
+#[test]
+fn consume_stops_when_no_record_comes_for_the_time_allowed() {
+    ok(with_input(&["produce", "idle-test"], "a\nb\n"));
+    let started = Instant::now();
+    let follow = ["consume", "idle-test", "--follow", "--timeout-ms", "700"];
+    assert_eq!(told(&follow), "a\nb\n");
+    let took = started.elapsed();
+    assert!(took >= Duration::from_millis(700) && took < Duration::from_secs(20), "{took:?}");
+    // Fewer than were asked for is not success.
+    let args = ["consume", "idle-test", "-f", "-n", "3", "--timeout-ms", "300"];
+    let output = with_input(&args, "");
+    assert_eq!(output.status.code(), Some(4));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "a\nb\n");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("2 of 3 records came, and none for 300 ms\nnext: "), "{said}");
+    // What is there is read whole, however short the time.
+    assert_eq!(told(&["consume", "idle-test", "--timeout-ms", "100"]), "a\nb\n");
+    assert_eq!(told(&["consume", "idle-test", "-n", "2", "--timeout-ms", "100"]), "a\nb\n");
+}
+
+#[test]
+fn single_records_of_many_runs_reach_more_than_one_partition() {
+    told(&["topic", "create", "spread-test", "--partitions", "2"]);
+    // By chance all go to one: once in 2^19 runs of this test.
+    for _ in 0..20 {
+        ok(with_input(&["produce", "spread-test"], "x\n"));
+    }
+    let text = told(&["consume", "spread-test", "--print", "partition"]);
+    assert_eq!(text.lines().count(), 20);
+    assert!(text.contains('0') && text.contains('1'), "{text}");
+}
