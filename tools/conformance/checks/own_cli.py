@@ -66,7 +66,8 @@ def unreachable(context: Context) -> None:
 def same_partitions_as_java(context: Context) -> str:
     """Keys go to the partitions that Java's producer would choose (murmur2)."""
     topic = context.topic("cli-keys", 7)
-    keys = [f"key-{n}-ключ" for n in range(200)]
+    # Every length modulo the hash's word, one to four bytes a character.
+    keys = [f"{n}-" + "kä漢🔑"[n % 4] * (n % 11) for n in range(10_000)]
     lines = "".join(f"{key}\t{{}}\n" for key in keys)
     text_of(context, "produce", topic, "-k", "\t", stdin=lines.replace("{}", "ours"))
     context.tools.tool(
