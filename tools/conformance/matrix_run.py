@@ -12,6 +12,7 @@ other than the recorded one fails the run.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -39,11 +40,16 @@ class Program:
     """How a client's program is started; bootstrap and prefix follow."""
 
     command: Sequence[str | Path]
-    directory: Path = MATRIX
 
 
 def _python(environment: str, script: str) -> Program:
     return Program([CACHE / environment / "bin" / "python", MATRIX / "python" / script])
+
+
+def _java(jars: Path) -> Program:
+    # One compiler tier: a client lives for seconds, its start-up is most of that.
+    classes = f"{CACHE / 'matrix-java'}:{jars}/*"
+    return Program(["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", classes, "Client"])
 
 
 PROGRAMS = {
@@ -51,6 +57,9 @@ PROGRAMS = {
     "confluent-kafka, old": _python("matrix-python-old", "with_confluent.py"),
     "kafka-python": _python("matrix-python", "with_kafka_python.py"),
     "aiokafka": _python("matrix-python", "with_aiokafka.py"),
+    "kafkajs": Program(["node", MATRIX / "node" / "client.js"]),
+    "Java": _java(CACHE / "kafka" / "jars"),
+    "Java, old": _java(CACHE / "matrix-java-old" / "jars"),
 }
 
 
@@ -80,7 +89,7 @@ class Run:
         program, begin = PROGRAMS[self.name], time.monotonic()
         done = subprocess.run(
             [*map(str, program.command), self.broker.bootstrap, self.prefix],
-            cwd=program.directory,
+            env={**os.environ, "MATRIX_MODULES": str(CACHE / "matrix-node")},
             capture_output=True,
             text=True,
             errors="replace",

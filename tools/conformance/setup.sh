@@ -15,7 +15,8 @@ as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
 system_packages() {
   local missing=()
   command -v kcat >/dev/null || missing+=(kcat)
-  command -v java >/dev/null || missing+=(openjdk-17-jre-headless)
+  command -v javac >/dev/null || missing+=(openjdk-17-jdk-headless)
+  command -v npm >/dev/null || missing+=(nodejs npm)
   command -v mvn >/dev/null || missing+=(maven)
   command -v taskset >/dev/null || missing+=(util-linux)
   command -v python3 >/dev/null || missing+=(python3)

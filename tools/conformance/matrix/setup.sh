@@ -26,5 +26,16 @@ environment() { # $1: directory; $2: requirements
 python_clients() { environment "$1" "$here/python/requirements.txt"; }
 python_old() { environment "$1" "$here/python/requirements-old.txt"; }
 
+node_client() {
+  cp "$here/node/package.json" "$here/node/package-lock.json" "$1"
+  npm ci --prefix "$1" --ignore-scripts --no-audit --no-fund --loglevel=error >&2
+}
+
+java_old() { mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies -DoutputDirectory="$1/jars" >&2; }
+java_client() { javac -d "$1" -cp "$cache/kafka/jars/*" "$here/java/Client.java"; }
+
 part matrix-python python_clients "$here/python/requirements.txt"
 part matrix-python-old python_old "$here/python/requirements-old.txt"
+part matrix-node node_client "$here/node/package.json" "$here/node/package-lock.json"
+part matrix-java-old java_old "$here/java/pom.xml"
+part matrix-java java_client "$here/java/Client.java"
