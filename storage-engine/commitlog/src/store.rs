@@ -297,14 +297,10 @@ impl<D: Disk, E: Executor> Store<D, E> {
     pub async fn checkpoint(&self, now: Timestamp) -> Result<(), StoreError> {
         let inner = &self.0;
         inner.written.wait_for(|| (!inner.is_writing.get()).then_some(())).await;
-        inner.is_writing.set(true);
+        let mut writing = Writing::begin(inner);
         inner.checkpointed_at.set(Some(now));
         let result = inner.write_checkpoint().await;
-        if result.is_err() {
-            inner.shared.changed.set(true);
-        }
-        inner.is_writing.set(false);
-        inner.written.notify();
+        writing.is_done = result.is_ok();
         result
     }
 
@@ -364,6 +360,30 @@ impl<D: Disk, E: Executor> Log<D, E> {
     #[must_use]
     pub fn damage(&self) -> Vec<DamageReport> {
         self.0.damage()
+    }
+}
+
+/// Keeps others from writing a checkpoint at the same time, until it is dropped, whatever way that comes: one that is given up, or
+/// panics, must not be waited for.
+struct Writing<'a, D: Disk, E: Executor> {
+    inner: &'a StoreInner<D, E>,
+    is_done: bool,
+}
+
+impl<'a, D: Disk, E: Executor> Writing<'a, D, E> {
+    fn begin(inner: &'a StoreInner<D, E>) -> Self {
+        inner.is_writing.set(true);
+        Self { inner, is_done: false }
+    }
+}
+
+impl<D: Disk, E: Executor> Drop for Writing<'_, D, E> {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.inner.shared.changed.set(true);
+        }
+        self.inner.is_writing.set(false);
+        self.inner.written.notify();
     }
 }
 

@@ -26,7 +26,6 @@ use commitlog::{
     CheckpointMap, DiskError, LogFailure, LogIdentity, LogOptions, OpenError, StartKind, Store,
     StoreError, StoreOptions, TaskClass,
 };
-use futures_lite::future::or;
 use record::{
     Fold, NodeId, Offset, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, ShardIndex,
     TopicId, TopicPartition,
@@ -42,6 +41,7 @@ use crate::drivers::recovery::report_recovery;
 use crate::mesh_call::{Caller, Message};
 use crate::node_state::NodeState;
 use crate::platform::{Listener, Mesh, Platform};
+use crate::sync::contained;
 
 /// Memory for caches of the metadata log, which is read once.
 const METADATA_CACHE_BYTES: usize = 1 << 20;
@@ -359,7 +359,9 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     let elapsed = platform.monotonic().saturating_sub(options.started);
     ready(&Ready { node_id: control.node_id, kafka, admin, elapsed });
     control.remove_vanished().await;
-    or(stop, control.tick()).await;
+    let checkpoints = write_checkpoints(Rc::clone(control));
+    platform.spawn(TaskClass::Background, Box::pin(checkpoints));
+    stop.await;
     Ok(())
 }
 
@@ -533,17 +535,24 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             tracing::warn!(%error, "checkpoints of cores that are gone were not removed");
         }
     }
+}
 
-    async fn tick(&self) {
-        loop {
-            self.platform.sleep(TICK).await;
-            let now = self.platform.now();
-            if self.store.checkpoint_due(now)
-                && let Err(error) = self.store.checkpoint(now).await
-            {
+/// Writes checkpoints until the node stops, which writes the last. A task of its own: one that has begun is finished, however
+/// long the disk takes, and the stop does not wait for it before its time.
+async fn write_checkpoints<P: Platform, M: Mesh<Message>>(control: Rc<Control<P, M>>) {
+    while !matches!(*control.readiness.borrow(), Readiness::Stopping) {
+        control.platform.sleep(TICK).await;
+        let now = control.platform.now();
+        if !control.store.checkpoint_due(now) {
+            continue;
+        }
+        let writing = Rc::clone(&control);
+        let write = async move {
+            if let Err(error) = writing.store.checkpoint(now).await {
                 tracing::warn!(%error, "checkpoint of the metadata log not written");
             }
-        }
+        };
+        contained(&control.platform, TaskClass::Background, write).await;
     }
 }
 

@@ -189,3 +189,23 @@ fn a_core_that_stands_still_holds_no_scrape_for_ever_and_readiness_not_at_all() 
         node.stop().await;
     });
 }
+
+#[test]
+fn a_stop_waits_for_checkpoints_that_are_being_written_and_for_no_one_else() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &[]).await;
+        world.disk().hold("checkpoints/coordinator");
+        world.disk().hold("checkpoints/0");
+        node.connect(0).create("orders", 1).await;
+        world.sleep(Duration::from_secs(60)).await;
+        assert!(world.disk().is_waited_for(), "no checkpoint is being written");
+        node.ask_to_stop();
+        world.sleep(AT_ONCE).await;
+        assert!(!node.has_ended());
+        world.disk().release();
+        node.stop().await;
+        let node = Node::start(&world, 1, &[]).await;
+        node.known_topic("orders").await;
+        node.stop().await;
+    });
+}

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use commitlog::{CheckpointMap, ReadError, checkpoint, directory};
-use record::{Codec, Offset, TopicId};
+use record::{Codec, Offset, Timestamp, TopicId};
 
 use crate::support::MemoryDisk;
 use crate::support::world::{
@@ -149,4 +149,17 @@ fn the_store_keeps_entries_of_logs_that_are_not_open_yet() {
         store.checkpoint(NOW).await.unwrap();
         assert!(CheckpointMap::load(&disk).await.unwrap().0.is_empty());
     });
+}
+
+#[test]
+fn a_checkpoint_that_was_given_up_is_in_the_way_of_no_other() {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 100);
+    let given_up = world.executor.run(futures_lite::future::poll_once(world.store.checkpoint(NOW)));
+    assert_eq!(given_up, None, "it was written at once");
+    assert!(world.store.checkpoint_due(Timestamp(NOW.0 + 60_000)), "nothing was written");
+    world.checkpoint();
+    let written = world.executor.run(CheckpointMap::load(&world.disk)).unwrap().0;
+    let entry = written.get(&identity(TOPIC).topic_partition()).copied();
+    assert_eq!(entry.map(|entry| entry.end), Some(Offset(3)));
 }
