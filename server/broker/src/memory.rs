@@ -1,11 +1,11 @@
 //! Bounds on memory over all connections of a core (P72).
 //!
-//! Owns the count of what is held. Two things are counted: large requests that have not arrived whole or are not answered, and
-//! record bytes that were read for a Fetch and have not left. Must never refuse: a request that finds no room is not read any
+//! Owns the count of what is held. Two things are counted: large requests that have not arrived whole or are not answered, with
+//! what they may become, and record bytes that were read for a Fetch and have not left. Must never refuse: a request that finds no room is not read any
 //! further until there is some, so that back-pressure reaches the client as a slow connection does; a Fetch gets less.
 //!
 //! ```text
-//! Produce   size known ─ take(size), maybe waits ─ arrives ─ answered ─ HeldMemory dropped ─► the next one goes on
+//! request   size known ─ take(what it may become), maybe waits ─ arrives ─ answered ─ HeldMemory dropped ─► the next one goes on
 //! Fetch     note_up_to(wanted) ─ read so much ─ resize(what was there) ─ sent ─ HeldMemory dropped
 //! ```
 
@@ -13,10 +13,33 @@ use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use wire::ApiKey;
+
 use crate::sync::{OnceSender, once};
 
 /// Requests up to this size are not counted: a connection holds few of them, in a buffer that it has anyway.
 pub(crate) const COUNTED_BYTES_MIN: usize = 16 * 1024;
+
+/// What the parsed request and its answer may take, as a multiple of its size: 300 bytes for a partition or name of 3.
+const EXPANSION: usize = 100;
+/// The same of a Fetch: the least that one of its partitions has on the wire is 16 bytes. It is held while the client waits for
+/// records, so that it must not be more than it is.
+const FETCH_EXPANSION: usize = 16;
+/// The most that a request may become beside its own bytes: [`wire::REQUEST_ARRAYS_BYTES_MAX`] of elements, each of which costs
+/// less than this multiple of itself.
+const EXPANDED_BYTES_MAX: usize = 16 * wire::REQUEST_ARRAYS_BYTES_MAX;
+
+/// What is counted for a request of `bytes` whose frame begins so. Record bytes are appended as they came: a Produce becomes
+/// little beside what it is.
+pub(crate) fn counted_bytes(frame_start: &[u8], bytes: usize) -> usize {
+    let key = frame_start.first_chunk().map(|key| i16::from_be_bytes(*key));
+    let expansion = match key {
+        Some(key) if key == ApiKey::Produce.key() => 0,
+        Some(key) if key == ApiKey::Fetch.key() => FETCH_EXPANSION,
+        _ => EXPANSION,
+    };
+    bytes.saturating_add(bytes.saturating_mul(expansion).min(EXPANDED_BYTES_MAX))
+}
 
 /// The bound of a core and what is taken of it.
 #[derive(Debug)]
@@ -86,13 +109,6 @@ impl MemoryBudget {
         receiver.await.expect("a waiter leaves the queue by being served")
     }
 
-    /// Waits for its turn without taking anything: for who holds too much already.
-    pub(crate) async fn room(self: &Rc<Self>) {
-        if !self.has_room() {
-            drop(self.take(0).await);
-        }
-    }
-
     fn has_room(&self) -> bool {
         self.taken.get() < self.bytes_max
     }
@@ -157,21 +173,34 @@ mod tests {
     }
 
     #[test]
+    fn a_request_is_counted_as_what_it_may_become() {
+        let check = |api: ApiKey, bytes, expected| {
+            let start = [&api.key().to_be_bytes()[..], &[0; 20]].concat();
+            assert_eq!(counted_bytes(&start, bytes), expected, "{api}");
+        };
+        check(ApiKey::Produce, 1 << 20, 1 << 20);
+        check(ApiKey::Fetch, 100_000, 1_700_000);
+        check(ApiKey::Metadata, 100_000, 10_100_000);
+        check(ApiKey::Metadata, 100 << 20, (100 << 20) + EXPANDED_BYTES_MAX);
+        assert_eq!(counted_bytes(&[0], 1000), 101_000, "what cannot be told is the worst");
+    }
+
+    #[test]
     fn waiters_are_served_in_the_order_they_came() {
         let memory = MemoryBudget::new(10);
         let held = memory.note(10);
         let mut large = pin!(memory.take(50));
-        let mut room = pin!(memory.room());
+        let mut next = pin!(memory.take(0));
         let mut small = pin!(memory.take(1));
         assert!(block_on(poll_once(large.as_mut())).is_none());
-        assert!(block_on(poll_once(room.as_mut())).is_none());
+        assert!(block_on(poll_once(next.as_mut())).is_none());
         assert!(block_on(poll_once(small.as_mut())).is_none());
         assert_eq!(memory.waiter_count(), 3);
         drop(held);
         let large = block_on(large);
-        assert!(block_on(poll_once(room.as_mut())).is_none(), "50 of 10 bytes are taken");
+        assert!(block_on(poll_once(next.as_mut())).is_none(), "50 of 10 bytes are taken");
         drop(large);
-        block_on(room);
+        drop(block_on(next));
         assert_eq!((block_on(small).bytes(), memory.waiter_count()), (1, 0));
     }
 

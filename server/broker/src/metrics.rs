@@ -250,7 +250,7 @@ scalar_metrics! {
     Counter disk_read_bytes = "corelog_disk_read_bytes_total", Bytes, Sum, "Bytes read from log files.";
     Counter disk_reads = "corelog_disk_reads_total", Count, Sum, "Reads of log files.";
     Counter received_bytes = "corelog_received_bytes_total", Bytes, Sum, "Bytes received from clients.";
-    Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered.";
+    Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered, with what they may become.";
     Gauge request_memory_waiters = "corelog_request_memory_waiters", Count, PerCore, "Connections that are not read because there is no room for their next request.";
     Counter sent_bytes = "corelog_sent_bytes_total", Bytes, Sum, "Bytes sent to clients.";
     Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive while others waited for its memory.";

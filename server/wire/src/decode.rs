@@ -1,7 +1,8 @@
 //! Reading bodies: a bounded reader with a memory budget.
 //!
 //! Owns [`Decoder`] and [`BodyError`]. Nothing is allocated that the bytes at hand do not pay for: an array must fit the
-//! bytes that remain, and all arrays of one body together stay within [`EXPANSION_MAX`] times its size.
+//! bytes that remain, and all arrays of one body together stay within [`EXPANSION_MAX`] times its size. Of what a client
+//! sends, they stay within [`REQUEST_ARRAYS_BYTES_MAX`] besides: every element costs the broker many times its own size.
 
 use record::codec::{DecodeError, Reader};
 
@@ -10,6 +11,13 @@ use crate::api::{ApiKey, Versions};
 /// How much memory a body may become, as a multiple of its size. 16: the densest honest message (an array of
 /// one-letter names, 2 bytes each on the wire and 24 in memory) needs 12.
 pub const EXPANSION_MAX: usize = 16;
+
+/// Memory that the arrays of one request may take: a hundred thousand partitions or names, and some to spare.
+pub const REQUEST_ARRAYS_BYTES_MAX: usize = 4 << 20;
+
+/// Memory that the arrays of a Produce may take beside what it has bytes: each partition comes with a batch, which is larger
+/// than its element in memory. A thousand partitions may come without.
+pub const PRODUCE_ARRAYS_FLOOR_BYTES: usize = 64 << 10;
 
 /// Memory that any body may take, so that tiny ones are not measured in fractions.
 pub const EXPANSION_FLOOR_BYTES: usize = 4096;
@@ -72,6 +80,20 @@ impl<'a> Decoder<'a> {
         let budget_bytes =
             body.len().saturating_mul(EXPANSION_MAX).saturating_add(EXPANSION_FLOOR_BYTES);
         Self { reader: Reader::new(body), budget_bytes }
+    }
+
+    /// A decoder over the body of a request.
+    #[must_use]
+    pub const fn of_request(api: ApiKey, body: &'a [u8]) -> Self {
+        let mut decoder = Self::new(body);
+        let bytes_max = match api {
+            ApiKey::Produce => body.len().saturating_add(PRODUCE_ARRAYS_FLOOR_BYTES),
+            _ => REQUEST_ARRAYS_BYTES_MAX,
+        };
+        if decoder.budget_bytes > bytes_max {
+            decoder.budget_bytes = bytes_max;
+        }
+        decoder
     }
 
     /// Refuses bytes left over.

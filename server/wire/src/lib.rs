@@ -27,7 +27,10 @@ mod messages;
 mod tests;
 
 pub use api::{Api, ApiKey, Versions, name_of_key};
-pub use decode::{BodyError, Decoder, EXPANSION_FLOOR_BYTES, EXPANSION_MAX, STRING_BYTES_MAX};
+pub use decode::{
+    BodyError, Decoder, EXPANSION_FLOOR_BYTES, EXPANSION_MAX, PRODUCE_ARRAYS_FLOOR_BYTES,
+    REQUEST_ARRAYS_BYTES_MAX, STRING_BYTES_MAX,
+};
 pub use encode::{Cut, EncodeError, Encoded, FRAME_BYTES_MAX, SIZE_BYTES, Segment};
 pub use error::{ErrorCode, Retry};
 pub use field::{Records, Text};

@@ -32,12 +32,19 @@ use crate::field::{At, Placed, ReadField, WriteField};
 pub trait Message<'a>: ReadField<'a> + WriteField {
     /// The API that it belongs to.
     const API: ApiKey;
+    /// Whether it comes from a client.
+    const IS_REQUEST: bool;
 
     /// Reads a body. Bytes after it are left alone, as Kafka does.
     ///
     /// Errors  the codec lacks `version`; the bytes are not such a message; it would take too much memory.
     fn decode(version: i16, body: &'a [u8]) -> Result<Self> {
-        Self::decode_from(version, &mut Decoder::new(body))
+        let mut decoder = if Self::IS_REQUEST {
+            Decoder::of_request(Self::API, body)
+        } else {
+            Decoder::new(body)
+        };
+        Self::decode_from(version, &mut decoder)
     }
 
     /// Reads a body and leaves `decoder` behind it.
@@ -128,12 +135,14 @@ macro_rules! role {
     (request $api:ident $name:ident $($life:lifetime)?) => {
         impl<'a> $crate::message::Message<'a> for $name$(<$life>)? {
             const API: $crate::ApiKey = $crate::ApiKey::$api;
+            const IS_REQUEST: bool = true;
         }
         impl<'a> $crate::message::Request<'a> for $name$(<$life>)? {}
     };
     (response $api:ident $name:ident $($life:lifetime)?) => {
         impl<'a> $crate::message::Message<'a> for $name$(<$life>)? {
             const API: $crate::ApiKey = $crate::ApiKey::$api;
+            const IS_REQUEST: bool = false;
         }
         impl<'a> $crate::message::Response<'a> for $name$(<$life>)? {}
     };

@@ -325,7 +325,7 @@ pub static OPTIONS: [ConfigOption; 40] = [
         key: "request.memory.bytes",
         allowed: Allowed::Range(1 << 20, MEMORY_BYTES_MAX),
         default: Some("268435456"),
-        doc: "Memory of each data core for requests above 16 KiB that are arriving or not answered; without room the next is not read.",
+        doc: "Memory of each data core for requests above 16 KiB that are arriving or not answered, with what they may become; without room the next is not read.",
         ..LONG_BYTES
     },
     ConfigOption {

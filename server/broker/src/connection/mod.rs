@@ -19,7 +19,7 @@ pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
 
 use crate::context::{ListenerName, Principal, RequestContext, Stages};
 use crate::handlers;
-use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
+use crate::memory::{COUNTED_BYTES_MIN, HeldMemory, counted_bytes};
 use crate::mesh_call::Message;
 use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::PlainSendPath;
@@ -203,8 +203,10 @@ impl<P: Platform> Incoming<P> {
             let now = shard.platform().monotonic();
             self.context.stages.received = now;
             self.activity.moved(now);
-            let memory = self.memory_of(shard, &frame).map(Rc::new);
-            let is_counted = memory.is_some();
+            let memory = match self.memory_of(shard, &frame).await {
+                Ok(memory) => memory.map(Rc::new),
+                Err(reason) => return reason,
+            };
             let earlier = or(self.queue.all_served(), abandoned(&self.reader, shard));
             match handlers::begin(shard, &mut self.context, (frame, memory), earlier).await {
                 Ok(begun) => self.queue.push(begun),
@@ -212,14 +214,6 @@ impl<P: Platform> Incoming<P> {
             }
             let room = async {
                 self.queue.room().await;
-                if is_counted {
-                    // It may have come in one piece, without asking.
-                    let room = async {
-                        shard.request_memory().room().await;
-                        Ok(())
-                    };
-                    let _ = or(room, ended(&self.activity, shard.stopping())).await;
-                }
                 None
             };
             let gone = async {
@@ -264,25 +258,30 @@ impl<P: Platform> Incoming<P> {
         }
         let Some(bytes) = self.decoder.frame_under_way() else { return Ok(()) };
         if bytes > COUNTED_BYTES_MIN {
-            let take = async { Ok(shard.request_memory().take(bytes).await) };
+            let counted = counted_bytes(self.decoder.frame_start(), bytes);
+            let take = async { Ok(shard.request_memory().take(counted).await) };
             self.memory = Some(or(take, ended(&self.activity, shard.stopping())).await?);
             self.activity.set_arriving_since(Some(shard.platform().monotonic()));
         }
         Ok(())
     }
 
-    /// The memory of a frame that has arrived; noted now if it came in one piece.
-    fn memory_of<M: Mesh<Message>>(
+    /// The memory of a frame that has arrived; taken now if it came in one piece: what it may become is more than it is.
+    async fn memory_of<M: Mesh<Message>>(
         &mut self,
         shard: &Rc<Shard<P, M>>,
         frame: &Bytes,
-    ) -> Option<HeldMemory> {
-        let reserved = self.memory.take();
-        if reserved.is_some() {
+    ) -> Result<Option<HeldMemory>, EndReason> {
+        if let Some(reserved) = self.memory.take() {
             self.activity.set_arriving_since(None);
+            return Ok(Some(reserved));
         }
-        let is_counted = frame.len() > COUNTED_BYTES_MIN;
-        reserved.or_else(|| is_counted.then(|| shard.request_memory().note(frame.len())))
+        if frame.len() <= COUNTED_BYTES_MIN {
+            return Ok(None);
+        }
+        let counted = counted_bytes(frame, frame.len());
+        let take = async { Ok(Some(shard.request_memory().take(counted).await)) };
+        or(take, ended(&self.activity, shard.stopping())).await
     }
 
     async fn read_more<M: Mesh<Message>>(

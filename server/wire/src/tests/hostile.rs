@@ -10,7 +10,7 @@ use record::{PartitionIndex, TopicId};
 
 use super::{Golden, golden_rows};
 use crate::api::ApiKey;
-use crate::decode::BodyError;
+use crate::decode::{BodyError, REQUEST_ARRAYS_BYTES_MAX};
 use crate::fetch::FetchRequest;
 use crate::message::Message;
 use crate::messages::{AnyRequest, AnyResponse};
@@ -132,6 +132,40 @@ fn a_body_may_not_become_much_more_memory_than_it_has_bytes() {
     let refusal = crate::describe_configs::DescribeConfigsRequest::decode(4, &body).unwrap_err();
     assert!(matches!(refusal, BodyError::Expands { bytes: 2_400_000, .. }), "{refusal}");
     assert!(refusal.to_string().contains("budget"));
+}
+
+#[test]
+fn a_request_may_not_have_more_elements_than_a_broker_can_answer() {
+    let check = |count: usize, is_read: bool| {
+        let mut body = i32::try_from(count).unwrap().to_be_bytes().to_vec();
+        body.extend(core::iter::repeat_n([0, 1, b'a'], count).flatten());
+        body.extend([0; 4]);
+        let request = crate::delete_topics::DeleteTopicsRequest::decode(3, &body);
+        assert_eq!(request.is_ok(), is_read, "{count}");
+    };
+    let element_bytes = size_of::<alloc::borrow::Cow<'_, str>>();
+    check(REQUEST_ARRAYS_BYTES_MAX / element_bytes, true);
+    check(REQUEST_ARRAYS_BYTES_MAX / element_bytes + 1, false);
+}
+
+#[test]
+fn the_partitions_of_a_produce_come_with_batches_or_are_few() {
+    let check = |count: usize, batch: Option<&[u8]>, is_read: bool| {
+        let mut body = vec![0xff, 0xff, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, b't'];
+        body.extend(i32::try_from(count).unwrap().to_be_bytes());
+        for _ in 0..count {
+            body.extend([0; 4]);
+            let bytes = batch.map_or(-1, |batch| i32::try_from(batch.len()).unwrap());
+            body.extend(bytes.to_be_bytes());
+            body.extend(batch.unwrap_or_default());
+        }
+        let request = ProduceRequest::decode(7, &body);
+        assert_eq!(request.is_ok(), is_read, "{count}: {:?}", request.err());
+    };
+    // The smallest batch that there is.
+    check(200_000, Some(&[7; 61]), true);
+    check(1000, None, true);
+    check(10_000, None, false);
 }
 
 #[test]
