@@ -253,7 +253,7 @@ scalar_metrics! {
     Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered, with what they may become.";
     Gauge request_memory_waiters = "corelog_request_memory_waiters", Count, PerCore, "Connections that are not read because there is no room for their next request.";
     Counter sent_bytes = "corelog_sent_bytes_total", Bytes, Sum, "Bytes sent to clients.";
-    Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive while others waited for its memory.";
+    Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive, or came with less than 64 KiB/s, while others waited for its memory.";
     Counter syncs = "corelog_syncs_total", Count, Sum, "Syncs of log files.";
     Gauge tail_cache_bytes = "corelog_tail_cache_bytes", Bytes, PerCore, "Memory of what was just written.";
     Counter disk_written_bytes = "corelog_disk_written_bytes_total", Bytes, Sum, "Bytes written to log files, rewritten blocks included.";

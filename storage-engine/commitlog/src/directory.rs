@@ -26,8 +26,6 @@ pub const STRAY_DIRECTORY: &str = "stray";
 pub const DELETED_DIRECTORY: &str = "deleted";
 /// The metadata log.
 pub const COORDINATOR_DIRECTORY: &str = "coordinator";
-/// The file that the running node holds a lock on.
-pub const LOCK_FILE: &str = "lock";
 /// Who the directory belongs to.
 pub const META_FILE: &str = "meta.properties";
 /// The id of the topic whose log a directory holds.

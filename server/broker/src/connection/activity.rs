@@ -19,13 +19,42 @@ pub(crate) enum Lapse {
     SlowRequest,
 }
 
+/// How a request arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Arrival {
+    /// Monotonic time since when it holds memory.
+    since: Duration,
+    /// What has come of it since then.
+    bytes: usize,
+}
+
+/// How long and how slowly a request may arrive while others wait for memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ArrivalLimits {
+    /// In all.
+    pub(crate) time_max: Duration,
+    /// Before the rate counts.
+    pub(crate) grace: Duration,
+    /// On average over its time.
+    pub(crate) bytes_per_second_min: u64,
+}
+
+impl ArrivalLimits {
+    fn is_slow(self, arrival: Arrival, now: Duration) -> bool {
+        let taken = now.saturating_sub(arrival.since);
+        let bytes = arrival.bytes as u128 * 1000;
+        let expected = taken.as_millis() * u128::from(self.bytes_per_second_min);
+        taken >= self.time_max || (taken >= self.grace && bytes < expected)
+    }
+}
+
 /// The life signs of one connection.
 #[derive(Debug)]
 pub(crate) struct Activity {
     /// Monotonic time of the last whole request or reply.
     moved_at: Cell<Duration>,
-    /// Monotonic time since when it holds memory for a request that has not arrived whole.
-    arriving_since: Cell<Option<Duration>>,
+    /// The request that holds memory and has not arrived whole.
+    arrival: Cell<Option<Arrival>>,
     lapse: Cell<Option<Lapse>>,
     given_up: Flag,
 }
@@ -37,7 +66,7 @@ impl Activity {
         let moved_at = Cell::new(now);
         Rc::new(Self {
             moved_at,
-            arriving_since: Cell::new(None),
+            arrival: Cell::new(None),
             lapse: Cell::new(None),
             given_up: Flag::default(),
         })
@@ -48,9 +77,20 @@ impl Activity {
         self.moved_at.set(now);
     }
 
-    /// A request that is counted begins to arrive, or has arrived.
-    pub(crate) fn set_arriving_since(&self, since: Option<Duration>) {
-        self.arriving_since.set(since);
+    /// A request that is counted begins to arrive.
+    pub(crate) fn begin_arrival(&self, now: Duration) {
+        self.arrival.set(Some(Arrival { since: now, bytes: 0 }));
+    }
+
+    /// So much more of it has come.
+    pub(crate) fn note_arrival(&self, bytes: usize) {
+        let noted = self.arrival.get();
+        self.arrival.set(noted.map(|noted| Arrival { bytes: noted.bytes + bytes, ..noted }));
+    }
+
+    /// It is there.
+    pub(crate) fn end_arrival(&self) {
+        self.arrival.set(None);
     }
 
     /// Gives the connection up if nothing has moved for `idle_max`.
@@ -61,10 +101,9 @@ impl Activity {
         }
     }
 
-    /// Gives the connection up if its request has been arriving for `arrival_max`. True when that ended it.
-    pub(crate) fn expire_arrival(&self, now: Duration, arrival_max: Duration) -> bool {
-        let is_slow =
-            self.arriving_since.get().is_some_and(|at| now.saturating_sub(at) >= arrival_max);
+    /// Gives the connection up if its request arrives too slowly. True when that ended it.
+    pub(crate) fn expire_arrival(&self, now: Duration, limits: ArrivalLimits) -> bool {
+        let is_slow = self.arrival.get().is_some_and(|arrival| limits.is_slow(arrival, now));
         if !is_slow || self.is_given_up() {
             return false;
         }
@@ -123,18 +162,38 @@ mod tests {
         assert_eq!(activity.lapse(), None);
     }
 
+    const LIMITS: ArrivalLimits = ArrivalLimits {
+        time_max: Duration::from_secs(30),
+        grace: Duration::from_secs(2),
+        bytes_per_second_min: 1000,
+    };
+
     #[test]
     fn a_request_may_take_its_time_and_not_longer() {
         let at = Duration::from_secs;
         let activity = Activity::new(at(100));
-        assert!(!activity.expire_arrival(at(999), at(30)), "nothing is arriving");
-        activity.set_arriving_since(Some(at(110)));
-        assert!(!activity.expire_arrival(at(139), at(30)));
-        activity.set_arriving_since(None);
-        assert!(!activity.expire_arrival(at(140), at(30)), "it has arrived");
-        activity.set_arriving_since(Some(at(110)));
-        assert!(activity.expire_arrival(at(140), at(30)));
+        assert!(!activity.expire_arrival(at(999), LIMITS), "nothing is arriving");
+        activity.begin_arrival(at(110));
+        activity.note_arrival(1 << 20);
+        assert!(!activity.expire_arrival(at(139), LIMITS));
+        activity.end_arrival();
+        assert!(!activity.expire_arrival(at(140), LIMITS), "it has arrived");
+        activity.begin_arrival(at(110));
+        activity.note_arrival(1 << 20);
+        assert!(activity.expire_arrival(at(140), LIMITS));
         assert_eq!(activity.lapse(), Some(Lapse::SlowRequest));
-        assert!(!activity.expire_arrival(at(150), at(30)), "only once");
+        assert!(!activity.expire_arrival(at(150), LIMITS), "only once");
+    }
+
+    #[test]
+    fn a_request_that_trickles_in_is_given_up_early() {
+        let at = Duration::from_millis;
+        let activity = Activity::new(at(0));
+        activity.note_arrival(1 << 20);
+        activity.begin_arrival(at(0));
+        assert!(!activity.expire_arrival(at(1999), LIMITS), "it has only begun");
+        activity.note_arrival(2000);
+        assert!(!activity.expire_arrival(at(2000), LIMITS));
+        assert!(activity.expire_arrival(at(2001), LIMITS));
     }
 }

@@ -14,7 +14,7 @@ use commitlog::{Disk, TaskClass};
 use futures_lite::future::or;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
-pub(crate) use activity::{Activity, Lapse};
+pub(crate) use activity::{Activity, ArrivalLimits, Lapse};
 pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
 
 use crate::context::{ListenerName, Principal, RequestContext, Stages};
@@ -244,11 +244,13 @@ impl<P: Platform> Incoming<P> {
             self.reserve_memory(shard).await?;
             let count = self.read_more(shard).await?;
             shard.metrics().received_bytes.add(count as u64);
+            self.activity.note_arrival(count);
             self.decoder.filled(count);
         }
     }
 
-    /// Waits for memory for the frame under way, once its size is known, before more of it is read.
+    /// Waits for memory for the frame under way before more of it is read than an uncounted request has: who only announces much
+    /// takes nothing from others.
     async fn reserve_memory<M: Mesh<Message>>(
         &mut self,
         shard: &Rc<Shard<P, M>>,
@@ -257,11 +259,11 @@ impl<P: Platform> Incoming<P> {
             return Ok(());
         }
         let Some(bytes) = self.decoder.frame_under_way() else { return Ok(()) };
-        if bytes > COUNTED_BYTES_MIN {
+        if bytes > COUNTED_BYTES_MIN && self.decoder.pending_bytes() > COUNTED_BYTES_MIN {
             let counted = counted_bytes(self.decoder.frame_start(), bytes);
             let take = async { Ok(shard.request_memory().take(counted).await) };
             self.memory = Some(or(take, ended(&self.activity, shard.stopping())).await?);
-            self.activity.set_arriving_since(Some(shard.platform().monotonic()));
+            self.activity.begin_arrival(shard.platform().monotonic());
         }
         Ok(())
     }
@@ -273,7 +275,7 @@ impl<P: Platform> Incoming<P> {
         frame: &Bytes,
     ) -> Result<Option<HeldMemory>, EndReason> {
         if let Some(reserved) = self.memory.take() {
-            self.activity.set_arriving_since(None);
+            self.activity.end_arrival();
             return Ok(Some(reserved));
         }
         if frame.len() <= COUNTED_BYTES_MIN {

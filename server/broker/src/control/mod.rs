@@ -24,7 +24,7 @@ use crate::calls::{Reply, Request};
 use crate::drivers::metadata_log::SoloMetadataLog;
 use crate::mesh_call::{CallId, Caller, Message};
 use crate::platform::{Mesh, MeshIndex, Platform};
-use crate::sync::{Queue, contained};
+use crate::sync::{Flag, Queue, contained};
 
 /// The control executor's state.
 pub struct Control<P: Platform, M: Mesh<Message>> {
@@ -38,6 +38,8 @@ pub struct Control<P: Platform, M: Mesh<Message>> {
     /// What brokers configure for topics that say nothing themselves.
     defaults: changes::Defaults,
     readiness: RefCell<Readiness>,
+    /// No change is made any more.
+    changes_ended: Flag,
     /// Monotonic time when the process started.
     started: Duration,
 }
@@ -83,15 +85,15 @@ async fn ask_all<P: Platform, M: Mesh<Message>>(
     replies
 }
 
-/// Calls of data cores that change metadata, in the order they came.
-type Changes = Rc<Queue<(MeshIndex, CallId, Request)>>;
+/// Calls of data cores that change metadata, in the order they came; `None` where none comes any more.
+type Changes = Rc<Queue<Option<(MeshIndex, CallId, Request)>>>;
 
 /// Hands replies to whoever waits and queues what changes metadata; never waits itself.
 async fn receive<P: Platform, M: Mesh<Message>>(caller: Caller<P, M>, mesh: M, changes: Changes) {
     while let Some((from, message)) = mesh.receive().await {
         match message {
             Message::Answer(id, reply) => caller.answered(id, reply),
-            Message::Call(id, request) => changes.push((from, id, request)),
+            Message::Call(id, request) => changes.push(Some((from, id, request))),
             // Nobody waits here: what is fetched lies on the data cores.
             Message::GiveUp(_) => {}
         }
@@ -99,13 +101,12 @@ async fn receive<P: Platform, M: Mesh<Message>>(caller: Caller<P, M>, mesh: M, c
     caller.close();
 }
 
-/// Makes one change after the other.
+/// Makes one change after the other, until none comes any more.
 async fn serve_changes<P: Platform, M: Mesh<Message>>(
     control: Rc<Control<P, M>>,
     changes: Changes,
 ) {
-    loop {
-        let (from, id, request) = changes.pop().await;
+    while let Some((from, id, request)) = changes.pop().await {
         let changing = Rc::clone(&control);
         let change = async move { serve_change(&changing, request).await };
         // Contained: a change that finds a bug must not end all later ones.
@@ -116,6 +117,7 @@ async fn serve_changes<P: Platform, M: Mesh<Message>>(
         let answering = async move { caller.answer(from, id, reply).await };
         control.platform.spawn(TaskClass::Foreground, Box::pin(answering));
     }
+    control.changes_ended.raise();
 }
 
 async fn serve_change<P: Platform, M: Mesh<Message>>(

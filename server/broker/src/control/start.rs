@@ -41,7 +41,7 @@ use crate::drivers::recovery::report_recovery;
 use crate::mesh_call::{Caller, Message};
 use crate::node_state::NodeState;
 use crate::platform::{Listener, Mesh, Platform};
-use crate::sync::contained;
+use crate::sync::{Flag, contained};
 
 /// Memory for caches of the metadata log, which is read once.
 const METADATA_CACHE_BYTES: usize = 1 << 20;
@@ -177,11 +177,16 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
             return Err(refusal);
         }
     };
-    let served = serve_node(&control, &options, recovered, &changes, stop, ready).await;
+    let changing = serve_changes(Rc::clone(&control), Rc::clone(&changes));
+    platform.spawn(TaskClass::Foreground, Box::pin(changing));
+    let served = serve_node(&control, &options, recovered, stop, ready).await;
     *control.readiness.borrow_mut() = Readiness::Stopping;
     // Two rounds: a core that closed its logs first would leave the others' last requests without an answer.
     control.ask_all(|| Request::Drain).await;
     let replies = control.ask_all(|| Request::Stop).await;
+    // Whoever asked is gone; what was asked is made, or the log would change while it is closed.
+    changes.push(None);
+    control.changes_ended.raised().await;
     let closed = control.store.close(platform.now()).await;
     served?;
     closed?;
@@ -305,6 +310,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             broker: Arc::new(options.config.broker_configs()),
         },
         readiness: RefCell::new(Readiness::Starting("opening logs")),
+        changes_ended: Flag::default(),
         started: options.started,
     }))
 }
@@ -337,7 +343,6 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     control: &Rc<Control<P, M>>,
     options: &ControlOptions,
     recovered: Recovered,
-    changes: &Changes,
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(&Ready),
 ) -> Result<(), StartRefusal> {
@@ -350,8 +355,6 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     control.register(options, &recovered.directory, &bound).await?;
     sweep(control, &recovered.checkpoints).await;
     control.open_cores(options, recovered).await?;
-    let changing = serve_changes(Rc::clone(control), Rc::clone(changes));
-    platform.spawn(TaskClass::Foreground, Box::pin(changing));
     control.ask_all(|| Request::Accept).await;
     *control.readiness.borrow_mut() = Readiness::Ready;
     let kafka = bound.first().copied();

@@ -159,19 +159,20 @@ async fn judge(
     options: &ValidateOptions,
 ) -> Result<Summary, ProduceRefusal> {
     let mut validator = Validator::new(records, options, workspace)?;
+    // Before anything is decompressed: what a version cannot carry is refused as that.
+    if terms.zstd == ZstdAllowed::No && is_zstd(records) {
+        return Err(ProduceRefusal::UnsupportedCompression);
+    }
     loop {
         match validator.step(STEP_NS)? {
-            Step::Done(summary) if is_zstd(&summary) && terms.zstd == ZstdAllowed::No => {
-                return Err(ProduceRefusal::UnsupportedCompression);
-            }
             Step::Done(summary) => return Ok(summary),
             Step::More => executor.yield_if_needed().await,
         }
     }
 }
 
-fn is_zstd(summary: &Summary) -> bool {
-    summary.header.codec() == Ok(Codec::Zstd)
+fn is_zstd(records: &[u8]) -> bool {
+    BatchHeader::parse(records).is_ok_and(|header| header.codec() == Ok(Codec::Zstd))
 }
 
 /// RB-5: a producer whose largest timestamp is not true is corrected, not refused.
@@ -196,9 +197,12 @@ fn invalid(detail: &impl ToString) -> ProduceRefusal {
 impl From<BatchRefusal> for ProduceRefusal {
     fn from(refusal: BatchRefusal) -> Self {
         match refusal {
-            BatchRefusal::Batch(error @ BatchError::Crc { .. }) => {
-                Self::Corrupt { detail: error.to_string() }
-            }
+            // As in Kafka: what cannot be a batch is corrupt; another batch than it should be is invalid.
+            BatchRefusal::Batch(
+                error @ (BatchError::Crc { .. }
+                | BatchError::Length { .. }
+                | BatchError::Magic { .. }),
+            ) if !is_of_old_clients(&error) => Self::Corrupt { detail: error.to_string() },
             BatchRefusal::TooLarge { batch_bytes, batch_bytes_max } => {
                 Self::TooLarge { bytes: batch_bytes, maximum: batch_bytes_max }
             }
@@ -219,6 +223,11 @@ impl From<BatchRefusal> for ProduceRefusal {
             | BatchRefusal::Record { .. } => invalid(&refusal),
         }
     }
+}
+
+/// A message set from before record batches.
+fn is_of_old_clients(error: &BatchError) -> bool {
+    matches!(error, BatchError::Magic { magic: 0 | 1 })
 }
 
 /// One refusal for all faulty records: a timestamp fault, where there is one, names the error.
@@ -331,6 +340,8 @@ mod tests {
         check([sound.clone(), sound.clone()].concat(), yes, "INVALID_RECORD");
         check(changed(7, 1), yes, "INVALID_RECORD");
         check(changed(16, 1), yes, "INVALID_RECORD");
+        check(changed(16, 3), yes, "CORRUPT_MESSAGE");
+        check(changed(11, 5), yes, "CORRUPT_MESSAGE");
         check(changed(70, 0xff), yes, "CORRUPT_MESSAGE");
         check(batch(Codec::None, &[7; 100_000], &[0]), yes, "MESSAGE_TOO_LARGE");
         check(batch(Codec::None, &[7; 60_000], &[0]), yes, "RECORD_LIST_TOO_LARGE");

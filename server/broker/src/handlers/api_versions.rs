@@ -3,12 +3,14 @@
 //! Every connection opens with it, and a client newer than the broker opens with a version it does not know: that one alone is
 //! answered in version 0 with error 35 and the range of key 18, so that the client tries again lower.
 
-use cluster::{FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_MIN, FEATURE_NAME};
+use cluster::{FEATURE_LEVEL_KNOWN, FEATURE_LEVEL_MIN, FEATURE_NAME, Image};
+use record::NodeId;
 use wire::ErrorCode;
 use wire::api_versions::{
     ApiVersionsRequest, ApiVersionsResponse, FinalizedFeatureKey, SupportedFeatureKey,
 };
 
+use crate::handlers::metadata::controller;
 use crate::handlers::{Answer, Call};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
@@ -29,6 +31,12 @@ pub(super) fn handle<P: Platform, M: Mesh<Message>>(
         );
     }
     let image = call.shard.image();
+    if let Some(error_code) = wrong_address(call, &image, request) {
+        return Answer::failed(
+            ApiVersionsResponse { error_code, ..Default::default() },
+            error_code,
+        );
+    }
     // Kafka's epoch of the features is the offset of the metadata that they are known by.
     let finalized_features_epoch = image.next_offset().0.saturating_sub(1);
     Answer::ok(ApiVersionsResponse {
@@ -45,6 +53,21 @@ pub(super) fn handle<P: Platform, M: Mesh<Message>>(
         }],
         ..ApiVersionsResponse::advertised()
     })
+}
+
+/// KIP-1242: the client believes to talk to another cluster, or to another node of this one.
+fn wrong_address<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    image: &Image,
+    request: &ApiVersionsRequest<'_>,
+) -> Option<ErrorCode> {
+    let own = image.cluster_id().map(AsRef::as_ref);
+    if request.cluster_id.as_deref().is_some_and(|asked| own.is_some_and(|own| asked != own)) {
+        return Some(ErrorCode::RebootstrapRequired);
+    }
+    let seen = controller(call, image);
+    let is_other = request.node_id >= 0 && seen != NodeId::NONE && request.node_id != seen.0;
+    is_other.then_some(ErrorCode::InvalidRequest)
 }
 
 fn level(level: u16) -> i16 {

@@ -30,7 +30,6 @@ pub(super) fn handle<P: Platform, M: Mesh<Message>>(
         let body = DescribeClusterResponse {
             error_code,
             error_message: Some(error_message.into()),
-            endpoint_type: request.endpoint_type,
             ..Default::default()
         };
         return Answer::failed(body, error_code);

@@ -322,6 +322,7 @@ fn refused_data(version: i16, refusal: &FetchRefusal) -> PartitionData<'static> 
     PartitionData {
         error_code,
         high_watermark: Offset(-1),
+        aborted_transactions: Some(Vec::new()),
         records: Records::EMPTY,
         ..Default::default()
     }

@@ -9,6 +9,8 @@ use wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinato
 
 use crate::handlers::Answer;
 
+const GROUP: i8 = 0;
+const TRANSACTION: i8 = 1;
 const MESSAGE: &str = "consumer groups and transactions are not supported yet";
 
 /// Says so for each key.
@@ -16,11 +18,15 @@ pub(super) fn handle<'a>(
     version: i16,
     request: &FindCoordinatorRequest<'a>,
 ) -> Answer<FindCoordinatorResponse<'a>> {
-    let error_code = ErrorCode::CoordinatorNotAvailable;
+    let (error_code, message) = match request.key_type {
+        GROUP | TRANSACTION => (ErrorCode::CoordinatorNotAvailable, MESSAGE),
+        // A client that asks for something else would ask for ever.
+        _ => (ErrorCode::InvalidRequest, "key type 0 is a group, 1 a transaction"),
+    };
     let body = if version < 4 {
         FindCoordinatorResponse {
             error_code,
-            error_message: Some(MESSAGE.into()),
+            error_message: Some(message.into()),
             node_id: NodeId::NONE,
             port: -1,
             ..Default::default()
@@ -31,7 +37,7 @@ pub(super) fn handle<'a>(
             node_id: NodeId::NONE,
             port: -1,
             error_code,
-            error_message: Some(MESSAGE.into()),
+            error_message: Some(message.into()),
             ..Default::default()
         });
         FindCoordinatorResponse { coordinators: coordinators.collect(), ..Default::default() }

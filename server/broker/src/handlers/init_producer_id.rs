@@ -3,7 +3,7 @@
 //! Without a transactional id every call gives a fresh id at epoch 0 (ID-7). With one it is the transaction coordinator's
 //! business, and there is none yet.
 
-use record::ProducerEpoch;
+use record::{ProducerEpoch, ProducerId};
 use wire::ErrorCode;
 use wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 
@@ -17,8 +17,15 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &InitProducerIdRequest<'_>,
 ) -> Answer<InitProducerIdResponse> {
-    if request.transactional_id.is_some() {
-        return refuse(ErrorCode::NotCoordinator);
+    match request.transactional_id.as_deref() {
+        Some("") => return refuse(ErrorCode::InvalidRequest),
+        Some(_) => return refuse(ErrorCode::NotCoordinator),
+        None => {}
+    }
+    // From version 3 on a producer may say who it was: both, or nothing.
+    let has_id = request.producer_id != ProducerId::NONE;
+    if has_id != (request.producer_epoch != ProducerEpoch::NONE) {
+        return refuse(ErrorCode::InvalidRequest);
     }
     if !call.context.may(Operation::IdempotentWrite, Resource::Cluster) {
         return refuse(ErrorCode::ClusterAuthorizationFailed);

@@ -3,15 +3,15 @@
 //! 4 brings leader epochs, 7 the largest timestamp (-3), 8 the local start (-4), 9 the tiered end (-5), 11 the start of what is not
 //! tiered yet (-6). Without remote storage the local start is the log start, and nothing is tiered.
 
-use std::collections::BTreeSet;
+use std::collections::HashMap;
 
 use partition::Isolation;
 use record::{PartitionIndex, ShardIndex, Timestamp, TopicPartition};
-use wire::ErrorCode;
 use wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse,
-    ListOffsetsTopic, ListOffsetsTopicResponse,
+    ListOffsetsTopicResponse,
 };
+use wire::{ErrorCode, Text};
 
 use crate::calls::{EntrySlot, ListOffsetsAnswer, ListOffsetsEntry, OffsetTarget};
 use crate::context::{Operation, Resource};
@@ -31,56 +31,78 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
         1 => Isolation::ReadCommitted,
         _ => Isolation::ReadUncommitted,
     };
-    let (entries, mut answers) = plan(call, request);
+    let asked = first_of_each_partition(request);
+    let (entries, mut answers) = plan(call, &asked);
     answers.extend(call.shard.list_offsets(isolation, entries, call.memory.as_ref()).await);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());
     let mut answers = answers.into_iter();
-    let mut response_of = |topic: &ListOffsetsTopic<'a>| {
-        let answered = topic.partitions.iter().zip(answers.by_ref());
+    let mut response_of = |partitions: &[Asked<'_>]| {
+        let answered = partitions.iter().zip(answers.by_ref());
         let partitions = answered.map(|(asked, answer)| {
-            let response = response(call.version, asked.partition_index, answer);
+            let response = response(call.version, asked.partition.partition_index, answer);
             errors.push(response.error_code);
             response
         });
         partitions.collect::<Vec<_>>()
     };
-    let topics = request.topics.iter().map(|topic| ListOffsetsTopicResponse {
-        name: topic.name.clone(),
-        partitions: response_of(topic),
+    let topics = asked.iter().map(|(name, partitions)| ListOffsetsTopicResponse {
+        name: (*name).clone(),
+        partitions: response_of(partitions),
     });
     let body = ListOffsetsResponse { topics: topics.collect(), ..Default::default() };
     Answer::with_errors(body, errors)
 }
 
+/// A partition that is asked for.
+struct Asked<'r> {
+    partition: &'r ListOffsetsPartition,
+    /// And again: which of the two is meant is not known.
+    is_repeated: bool,
+}
+
+/// The partitions asked for, each once.
+fn first_of_each_partition<'r, 'a>(
+    request: &'r ListOffsetsRequest<'a>,
+) -> Vec<(&'r Text<'a>, Vec<Asked<'r>>)> {
+    let mut counts: HashMap<(&str, PartitionIndex), u32> = HashMap::new();
+    for topic in &request.topics {
+        for partition in &topic.partitions {
+            *counts.entry((&topic.name, partition.partition_index)).or_default() += 1;
+        }
+    }
+    let topics = request.topics.iter().map(|topic| {
+        let first = topic.partitions.iter().filter_map(|partition| {
+            // Taken out at the first, so that the others find none.
+            let count = counts.remove(&(&*topic.name, partition.partition_index))?;
+            Some(Asked { partition, is_repeated: count > 1 })
+        });
+        (&topic.name, first.collect())
+    });
+    topics.collect()
+}
+
 fn plan<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
-    request: &ListOffsetsRequest<'_>,
+    topics: &[(&Text<'_>, Vec<Asked<'_>>)],
 ) -> (Vec<(ShardIndex, ListOffsetsEntry)>, Vec<ListOffsetsAnswer>) {
     let mut entries = Vec::new();
     let mut refused = Vec::new();
-    let mut seen = BTreeSet::new();
-    let mut slot = 0;
-    for topic in &request.topics {
-        for asked in &topic.partitions {
-            let entry_slot = EntrySlot(slot);
-            slot += 1;
-            let located = if seen.insert((&topic.name, asked.partition_index)) {
-                locate(call, &topic.name, asked)
-            } else {
-                Err(ListOffsetsRefusal::Duplicate)
-            };
-            match located {
-                Ok((owner, partition, target)) => {
-                    let current_leader_epoch = asked.current_leader_epoch;
-                    let slot = entry_slot;
-                    let entry = ListOffsetsEntry { slot, partition, current_leader_epoch, target };
-                    entries.push((owner, entry));
-                }
-                Err(refusal) => {
-                    refused.push(ListOffsetsAnswer { slot: entry_slot, outcome: Err(refusal) });
-                }
+    let asked = topics
+        .iter()
+        .flat_map(|(name, partitions)| partitions.iter().map(move |asked| (*name, asked)));
+    for (slot, (name, asked)) in (0..).map(EntrySlot).zip(asked) {
+        let located = match asked.is_repeated {
+            false => locate(call, name, asked.partition),
+            true => Err(ListOffsetsRefusal::Duplicate),
+        };
+        match located {
+            Ok((owner, partition, target)) => {
+                let current_leader_epoch = asked.partition.current_leader_epoch;
+                let entry = ListOffsetsEntry { slot, partition, current_leader_epoch, target };
+                entries.push((owner, entry));
             }
+            Err(refusal) => refused.push(ListOffsetsAnswer { slot, outcome: Err(refusal) }),
         }
     }
     (entries, refused)

@@ -139,9 +139,10 @@ fn one_topic<'a, P: Platform, M: Mesh<Message>>(
     image: &Image,
     asked: &MetadataRequestTopic<'a>,
 ) -> MetadataResponseTopic<'a> {
+    // An id says more than a name: a topic of that name may be another one by now.
     let found = match &asked.name {
-        Some(name) => image.topic(name),
-        None => image.topic_by_id(asked.topic_id),
+        Some(name) if asked.topic_id == TopicId::ZERO => image.topic(name),
+        _ => image.topic_by_id(asked.topic_id),
     };
     match found {
         // QA-3: what may not be seen is told apart from what is not there only by the error, never by its id.
@@ -159,6 +160,7 @@ fn one_topic<'a, P: Platform, M: Mesh<Message>>(
 
 fn unknown<'a>(asked: &MetadataRequestTopic<'a>) -> MetadataResponseTopic<'a> {
     let error_code = match &asked.name {
+        _ if asked.topic_id != TopicId::ZERO => ErrorCode::UnknownTopicId,
         None => ErrorCode::UnknownTopicId,
         Some(name) if cluster::check_topic_name(name).is_err() => ErrorCode::InvalidTopicException,
         Some(_) => ErrorCode::UnknownTopicOrPartition,

@@ -28,6 +28,9 @@ use crate::platform::{Mesh, Platform};
 use crate::refusal::ProduceRefusal;
 use crate::shard::TopicRef;
 
+/// The least time that a Produce has. In Kafka it limits the wait for replicas alone; here an append waits for the disk as well,
+/// which the time of an impatient client must not be too short for.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1);
 /// The first version that may carry zstd (RB-2).
 const ZSTD_VERSION: i16 = 7;
 
@@ -59,6 +62,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     })?;
     let acks = acks_of(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
+    let timeout = timeout.max(TIMEOUT_MIN);
     let terms = Terms {
         acks: acks.clone().unwrap_or_default(),
         timeout,

@@ -14,7 +14,7 @@ use commitlog::TaskClass;
 use futures_lite::future::or;
 
 use crate::calls::ListenAt;
-use crate::connection::{self, Activity};
+use crate::connection::{self, Activity, ArrivalLimits};
 use crate::context::ListenerName;
 use crate::mesh_call::Message;
 use crate::platform::{Listener, Mesh, Platform};
@@ -23,8 +23,12 @@ use crate::sync::Event;
 
 /// How long to leave a listener alone that could not accept: files run out and come back.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long a request may take to arrive while others wait for the memory that it holds.
-const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(30);
+/// How long a request may take to arrive, and how slowly it may come, while others wait for the memory that it holds.
+const ARRIVAL_LIMITS: ArrivalLimits = ArrivalLimits {
+    time_max: Duration::from_secs(30),
+    grace: Duration::from_secs(2),
+    bytes_per_second_min: 64 << 10,
+};
 /// At most one line in this time about connections that cannot be taken in; metrics count them all.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -142,7 +146,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let others_wait = self.request_memory.waiter_count() > 0;
         for activity in live {
             activity.expire(now, idle_max);
-            if others_wait && activity.expire_arrival(now, ARRIVAL_TIME_MAX) {
+            if others_wait && activity.expire_arrival(now, ARRIVAL_LIMITS) {
                 self.metrics.slow_requests.increment();
             }
         }

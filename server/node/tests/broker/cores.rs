@@ -123,7 +123,7 @@ fn offsets_have_the_same_answer_over_either_core() {
     }
     let [own, other] = on;
     for timestamp in [-1, -2, -3, -4, -5, -6, -7, 0, TIME + 11, TIME + 21] {
-        let asked = [(own, timestamp), (other, timestamp), (9, timestamp), (own, timestamp)];
+        let asked = [(own, timestamp), (other, timestamp), (9, timestamp)];
         for version in [1, 4, 7, 11] {
             let frame = check_same(&mut clients, version, &list_of(&topic, &asked));
             let answers = listed(&frame);
