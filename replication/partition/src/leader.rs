@@ -377,7 +377,7 @@ impl Leader {
             Some(reason) => return Err(FetchRefusal::Ended(reason)),
         }
         let current = self.epoch;
-        if asked < LeaderEpoch(0) || asked == current {
+        if asked == LeaderEpoch::NONE || asked == current {
             return Ok(());
         }
         if asked < current {

@@ -4,6 +4,7 @@
 //! A byte that is no Kafka request ends this connection, with one rate-limited line in the log, and touches no other.
 
 mod activity;
+mod counted;
 mod replies;
 
 use std::rc::Rc;
@@ -17,9 +18,10 @@ use wire::{FrameDecoder, FrameError, RequestHeader};
 pub(crate) use activity::{Activity, ArrivalLimits, Lapse};
 pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
 
+use crate::connection::counted::counted_bytes;
 use crate::context::{ListenerName, Principal, RequestContext, Stages};
 use crate::handlers;
-use crate::memory::{COUNTED_BYTES_MIN, HeldMemory, counted_bytes};
+use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
 use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::PlainSendPath;

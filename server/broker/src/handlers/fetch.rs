@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use commitlog::Disk;
 use partition::Isolation;
-use record::{Offset, ShardIndex, TopicPartition};
+use record::{LeaderEpoch, Offset, ShardIndex, TopicPartition};
 use wire::fetch::{
     EpochEndOffset, FetchPartition, FetchRequest, FetchResponse, FetchTopic,
     FetchableTopicResponse, PartitionData,
@@ -214,7 +214,7 @@ fn wanted_of(partition: &FetchPartition) -> Wanted {
     Wanted {
         offset: partition.fetch_offset,
         bytes_max: at_least_zero(partition.partition_max_bytes),
-        current_leader_epoch: partition.current_leader_epoch,
+        current_leader_epoch: epoch_of(partition.current_leader_epoch),
         last_fetched_epoch: partition.last_fetched_epoch,
     }
 }
@@ -313,16 +313,29 @@ fn data_of<D: Disk>(
     data
 }
 
+/// Any negative number means none here, as in Kafka.
+fn epoch_of(asked: LeaderEpoch) -> LeaderEpoch {
+    asked.max(LeaderEpoch::NONE)
+}
+
 fn refused_data(version: i16, refusal: &FetchRefusal) -> PartitionData<'static> {
     let error_code = match refusal.error_code() {
         // FE-10: old clients do not know the storage error.
         ErrorCode::KafkaStorageError if version <= 5 => ErrorCode::NotLeaderOrFollower,
         error_code => error_code,
     };
+    // Kafka's broker answers these itself, with an empty list; its replicas answer the others, without one.
+    let is_unknown = matches!(
+        refusal,
+        FetchRefusal::UnknownPartition
+            | FetchRefusal::UnknownTopicId
+            | FetchRefusal::InconsistentTopicId
+            | FetchRefusal::TopicAuthorization
+    );
     PartitionData {
         error_code,
         high_watermark: Offset(-1),
-        aborted_transactions: Some(Vec::new()),
+        aborted_transactions: is_unknown.then(Vec::new),
         records: Records::EMPTY,
         ..Default::default()
     }
