@@ -16,7 +16,7 @@ pub(crate) enum Exit {
     Usage = 2,
     /// No broker answers at the given addresses, or the one that does speaks another protocol.
     Unreachable = 3,
-    /// A broker answered, but not in the time allowed.
+    /// A broker answered, but not in the time allowed; or too few records came in it.
     TimedOut = 4,
     /// `log verify` found damage.
     Damaged = 5,
@@ -27,7 +27,7 @@ pub(crate) enum Exit {
 /// The table of `corelog --help`; kept beside the numbers it explains.
 pub(crate) const EXIT_CODES_HELP: &str = "\
 Exit codes:
-  0  done                          4  a broker did not answer in time
+  0  done                          4  no answer, or no record, in time
   1  refused by a broker or file   5  log verify found damage
   2  wrong command line            6  a local file or pipe failed
   3  no broker reachable           10 and up: see serve --help";
@@ -65,7 +65,9 @@ impl Failure {
     pub(crate) fn io(place: impl fmt::Display, error: &io::Error) -> Self {
         let failure = Self::new(Exit::Io, format!("{place}: {error}"));
         match error.kind() {
-            io::ErrorKind::NotFound => failure.advise("correct the path"),
+            io::ErrorKind::NotFound
+            | io::ErrorKind::IsADirectory
+            | io::ErrorKind::NotADirectory => failure.advise("correct the path"),
             io::ErrorKind::PermissionDenied => {
                 failure.advise("run it as a user who may, or change the owner or mode of the file")
             }

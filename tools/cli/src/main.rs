@@ -203,6 +203,18 @@ mod tests {
     }
 
     #[test]
+    fn the_unit_file_starts_what_serve_accepts_and_names_exit_codes_that_there_are() {
+        let unit = include_str!("../../../docs/corelog.service");
+        let value = |key: &str| unit.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+        let words = value("ExecStart=").split_whitespace();
+        assert!(command_line().try_get_matches_from(words).is_ok());
+        let codes: Vec<u8> = node::ExitReason::ALL.iter().map(|reason| reason.number()).collect();
+        for code in value("RestartPreventExitStatus=").split(' ') {
+            assert!(codes.contains(&code.parse().unwrap()), "{code}");
+        }
+    }
+
+    #[test]
     fn every_example_of_every_help_parses() {
         let mut count = 0;
         let mut left = vec![Cli::command()];

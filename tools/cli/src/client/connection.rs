@@ -20,6 +20,7 @@ use wire::{
 
 use crate::client::address::Address;
 use crate::client::error::{ClientError, Speaks};
+use crate::client::tls_probe::speaks_tls;
 
 /// What the client calls itself, in requests and in the node's log.
 const CLIENT_ID: &str = "corelog";
@@ -109,8 +110,16 @@ impl<P: Platform> Connection<P> {
             correlation_id: 0,
             served: Vec::new(),
         };
-        connection.negotiate(within).await?;
-        Ok(connection)
+        match connection.negotiate(within).await {
+            Ok(()) => Ok(connection),
+            Err(ClientError::Broken { .. })
+                if speaks_tls(platform, connection.reader.peer_address()).await =>
+            {
+                let address = address.clone();
+                Err(ClientError::Foreign { address, speaks: Speaks::Tls })
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// Where it leads.
@@ -328,7 +337,7 @@ async fn receive<R: ConnectionReader>(
 }
 
 /// What `future` gives, or `None` when `within` has passed first.
-async fn in_time<P: Platform, T>(
+pub(super) async fn in_time<P: Platform, T>(
     platform: &P,
     within: Duration,
     future: impl Future<Output = T>,

@@ -190,7 +190,7 @@ impl ClientError {
             },
             Self::Broken { .. } => {
                 "see the node's log: it names the connection and why it was closed; if it does not, this is not \
-                 its Kafka port"
+                 its Kafka port, or the node is stopping"
             }
             Self::TimedOut { .. } => {
                 "see whether the node is busy or stopped, or allow more time with --timeout-ms"

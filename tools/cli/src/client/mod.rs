@@ -21,6 +21,7 @@ mod producer;
 mod testing;
 #[cfg(test)]
 mod tests;
+mod tls_probe;
 mod together;
 
 use std::collections::BTreeMap;

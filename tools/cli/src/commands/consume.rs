@@ -61,10 +61,10 @@ pub(crate) struct ConsumeArgs {
     /// Stop after so many records
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     max_messages: Option<u64>,
-    /// Stop when no record has come for so long, in milliseconds, and give up on a broker that does not answer as long
+    /// Stop when no record has come for so long, in milliseconds
     ///
-    /// Stopping so is success with --follow, and exit code 4 where --max-messages or the end was not reached. Without it a broker
-    /// has 30000 ms to answer.
+    /// Stopping so is success with --follow, and exit code 4 where --max-messages or the end was not reached. A broker that does
+    /// not answer at all has 30000 ms, or more if this is more.
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
     timeout_ms: Option<u32>,
     /// Print keys too, and this text between key and value; \t is a tab
@@ -137,7 +137,8 @@ fn parse_start(text: &str) -> Result<Start, String> {
 pub(crate) fn run(args: &ConsumeArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
     let layout = args.layout();
-    let timeout_ms = args.timeout_ms.unwrap_or(TIMEOUT_MS_DEFAULT);
+    // Silence is an answer; a slow one must not be taken for it.
+    let timeout_ms = args.timeout_ms.unwrap_or(0).max(TIMEOUT_MS_DEFAULT);
     let options = ClientOptions::parse(&args.brokers.bootstrap_server, timeout_ms)?;
     with_options(options, async |client| {
         let plan = Plan::make(client, args).await?;

@@ -34,14 +34,38 @@ fn foreign(bytes: &'static [u8]) -> String {
     address
 }
 
+/// Says something in TLS to who begins a handshake, and nothing to anybody else.
+fn tls_server() -> String {
+    const HANDSHAKE: u8 = 0x16;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    std::thread::spawn(move || {
+        while let Ok((mut client, _)) = listener.accept() {
+            let mut hello = [0; 512];
+            // A record whose length is that of what came, with a message whose length is that of the rest.
+            let count = client.read(&mut hello).unwrap_or(0);
+            let is_whole = count > 9
+                && hello[..2] == [HANDSHAKE, 3]
+                && usize::from(u16::from_be_bytes([hello[3], hello[4]])) == count - 5
+                && usize::from(u16::from_be_bytes([hello[7], hello[8]])) == count - 9;
+            if is_whole {
+                drop(client.write_all(&[HANDSHAKE, 3, 3, 0, 4, 14, 0, 0, 0]));
+            }
+        }
+    });
+    address
+}
+
 #[test]
 fn an_address_without_a_broker() {
     let started = Instant::now();
     let list = ["topic", "list"];
     check("127.0.0.1:1", &list, "", UNREACHABLE, &["127.0.0.1:1: "], "corelog serve");
     check("no-such-host.invalid", &list, "", UNREACHABLE, &["no-such-host"], "correct the name");
-    // An OpenSSL server's answer to bytes that begin no handshake.
+    // A server that answers bytes which begin no handshake with an alert, and one that hangs up, as OpenSSL's does.
     let tls = foreign(&[0x15, 3, 1, 0, 2, 2, 0x46]);
+    check(&tls, &list, "", UNREACHABLE, &["speaks TLS"], "plaintext listener");
+    let tls = tls_server();
     check(&tls, &list, "", UNREACHABLE, &["speaks TLS"], "plaintext listener");
     let ssh = foreign(b"SSH-2.0-OpenSSH_9.2p1\r\n");
     check(&ssh, &list, "", UNREACHABLE, &["not Kafka's protocol"], "kafka=");
@@ -61,10 +85,10 @@ fn the_admin_port_is_recognised() {
 fn a_broker_that_is_advertised_where_nobody_answers() {
     let settings = ["admin.listen=none", "advertised.listeners=PLAINTEXT://127.0.0.1:1"];
     let node = Node::start("misled", &settings);
-    let consume = ["consume", "misled", "--timeout-ms", "500"];
+    let offsets = ["offsets", "misled", "--timeout-ms", "5000"];
     ok(on(&node.kafka, &["topic", "create", "misled"], ""));
     let facts = ["broker 1 is advertised as 127.0.0.1:1"];
-    check(&node.kafka, &consume, "", UNREACHABLE, &facts, "corelog doctor");
+    check(&node.kafka, &offsets, "", UNREACHABLE, &facts, "corelog doctor");
 }
 
 #[test]
@@ -106,7 +130,7 @@ fn a_record_that_is_too_large() {
 #[test]
 fn a_disk_that_is_full() {
     let node = Node::start("full", &["admin.listen=none", "disk.floor.bytes=9223372036854775807"]);
-    let produce = ["produce", "orders", "--timeout-ms", "1500"];
+    let produce = ["produce", "orders", "--timeout-ms", "6000"];
     let facts = ["KAFKA_STORAGE_ERROR", "no record is stored"];
     // The disk is looked at every few seconds.
     let started = Instant::now();

@@ -83,7 +83,9 @@ fn unreachable(options: &ClientOptions, error: &ClientError) -> Check {
             "start a node (corelog serve), correct -b HOST:PORT, or open the port in the firewall; a node listens on \
              127.0.0.1 unless listeners says otherwise"
         }
-        ClientError::Broken { .. } | ClientError::Malformed { .. } => {
+        ClientError::Foreign { .. }
+        | ClientError::Broken { .. }
+        | ClientError::Malformed { .. } => {
             "what listens there does not speak Kafka's protocol: is this the admin port, TLS, or another program?"
         }
         _ => "see the node's log",
