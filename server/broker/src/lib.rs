@@ -17,6 +17,7 @@ mod handlers;
 mod memory;
 pub mod mesh_call;
 pub mod metrics;
+pub mod mutant;
 pub mod node_state;
 pub mod platform;
 pub mod refusal;

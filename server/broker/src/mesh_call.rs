@@ -6,7 +6,7 @@
 //! given up, so that it does not linger where it is served.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ pub struct Caller<P, M> {
 #[derive(Debug, Default)]
 struct Calls {
     next: Cell<u64>,
-    pending: RefCell<HashMap<u64, Pending>>,
+    pending: RefCell<BTreeMap<u64, Pending>>,
     /// How many of them there are of a kind to one core.
     under_way: RefCell<BTreeMap<(MeshIndex, CallKind), usize>>,
     room: Rc<Event>,

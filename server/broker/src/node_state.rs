@@ -10,6 +10,7 @@ use commitlog::{CheckpointMap, StartKind};
 use record::NodeId;
 
 use crate::config::Config;
+use crate::mutant::Mutant;
 
 /// The node as it starts.
 #[derive(Debug)]
@@ -38,4 +39,6 @@ pub struct NodeState {
     pub sequence_base: u64,
     /// Client connections of all cores: `max.connections` is the node's. Touched when one comes or goes.
     pub connection_count: AtomicU32,
+    /// The rule that is off, if any.
+    pub mutant: Mutant,
 }

@@ -1,13 +1,15 @@
-//! One simulated core: a single-threaded executor whose every choice comes from the seed.
+//! A simulated machine: the executors of its cores on one thread, whose every choice comes from the seed.
 //!
-//! Owns tasks, virtual time and timers. Among the tasks that could run it picks one at random, so every interleaving that
-//! a real core could show comes up for some seed. Time moves only when nothing can run. It never reads a clock, and it
-//! never outlives a bound: a run ends by its future, by a crash, by deadlock or by the step bound.
+//! Owns tasks, virtual time and timers. Among the tasks that could run, of whatever core, it picks one at random, so every
+//! interleaving that real cores could show comes up for some seed. A core can be made to stand still: its tasks wait, and
+//! nobody else's. Time moves only when nothing can run. It never reads a clock, and it never outlives a bound: a run ends
+//! by its future, by a crash, by deadlock or by the step bound.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,6 +24,25 @@ use crate::trace::Trace;
 
 /// How often a polite task really gives way: often enough to interleave, seldom enough to make progress.
 const YIELD_ODDS: OneIn = OneIn(3);
+
+/// A core of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CoreIndex(pub u16);
+
+impl CoreIndex {
+    /// No core of the simulated process: clients, and whoever watches. It never stands still, and its panics are never
+    /// contained.
+    pub const OUTSIDE: Self = Self(u16::MAX);
+}
+
+/// What becomes of a panic in a task of a core.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Panics {
+    /// It ends the run: a seed that panics has failed.
+    Escape,
+    /// It ends the task and is counted, as on a real core.
+    Contained,
+}
 
 /// Where a run must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,16 +69,22 @@ pub enum RunEnd<T> {
     OutOfSteps,
 }
 
-/// A simulated core. Clones are the same core.
+/// The executor of one core of a simulated machine. Clones are the same core.
 #[derive(Clone)]
 pub struct SimExecutor {
-    core: Rc<Core>,
+    machine: Rc<Machine>,
+    core: CoreIndex,
 }
 
-struct Core {
+struct Machine {
     tasks: RefCell<Vec<Option<Task>>>,
     vacant: RefCell<Vec<usize>>,
     ready: RefCell<Vec<usize>>,
+    /// Cores that stand still, and their tasks that would run.
+    still: RefCell<BTreeSet<CoreIndex>>,
+    held: RefCell<Vec<usize>>,
+    panics: Cell<Panics>,
+    panic_counts: RefCell<BTreeMap<CoreIndex, u64>>,
     woken: Arc<Mutex<Vec<usize>>>,
     timers: RefCell<BinaryHeap<Reverse<Timer>>>,
     timer_count: Cell<u64>,
@@ -67,6 +94,7 @@ struct Core {
 }
 
 struct Task {
+    core: CoreIndex,
     future: LocalTask,
     signal: Arc<Signal>,
 }
@@ -90,10 +118,13 @@ impl Wake for Signal {
     }
 }
 
+/// Whom a timer wakes: whoever waited for it last, and nobody once the wait is given up.
+type Sleeper = Rc<RefCell<Option<Waker>>>;
+
 struct Timer {
     at: Duration,
     sequence: u64,
-    waker: Waker,
+    sleeper: Sleeper,
 }
 
 impl PartialEq for Timer {
@@ -117,13 +148,17 @@ impl Ord for Timer {
 }
 
 impl SimExecutor {
-    /// An idle core at time zero.
+    /// An idle machine at time zero, as its first core sees it.
     #[must_use]
     pub fn new(prng: Prng, trace: Rc<Trace>) -> Self {
-        let core = Core {
+        let machine = Machine {
             tasks: RefCell::default(),
             vacant: RefCell::default(),
             ready: RefCell::default(),
+            still: RefCell::default(),
+            held: RefCell::default(),
+            panics: Cell::new(Panics::Escape),
+            panic_counts: RefCell::default(),
             woken: Arc::default(),
             timers: RefCell::default(),
             timer_count: Cell::new(0),
@@ -131,18 +166,67 @@ impl SimExecutor {
             prng: RefCell::new(prng),
             trace,
         };
-        Self { core: Rc::new(core) }
+        Self { machine: Rc::new(machine), core: CoreIndex(0) }
     }
 
-    /// Virtual time since the core was made; it goes on across crashes.
+    /// Another core of the same machine.
+    #[must_use]
+    pub fn on_core(&self, core: CoreIndex) -> Self {
+        Self { machine: Rc::clone(&self.machine), core }
+    }
+
+    /// Which core this is.
+    #[must_use]
+    pub fn core(&self) -> CoreIndex {
+        self.core
+    }
+
+    /// What becomes of panics from now on.
+    pub fn set_panics(&self, panics: Panics) {
+        self.machine.panics.set(panics);
+    }
+
+    /// Tasks of this core that ended in a panic that was contained.
+    #[must_use]
+    pub fn panic_count(&self) -> u64 {
+        self.machine.panic_counts.borrow().get(&self.core).copied().unwrap_or(0)
+    }
+
+    /// No task of this core runs until it may go on.
+    pub fn stand_still(&self) {
+        assert!(self.core != CoreIndex::OUTSIDE);
+        self.machine.still.borrow_mut().insert(self.core);
+    }
+
+    /// Lets this core go on.
+    pub fn go_on(&self) {
+        self.machine.still.borrow_mut().remove(&self.core);
+        self.machine.ready.borrow_mut().append(&mut self.machine.held.borrow_mut());
+    }
+
+    /// Virtual time since the machine was made; it goes on across crashes.
     #[must_use]
     pub fn now(&self) -> Duration {
-        self.core.now.get()
+        self.machine.now.get()
     }
 
     /// Ends `duration` of virtual time later.
     pub fn sleep(&self, duration: Duration) -> impl Future<Output = ()> + use<> {
-        Sleep { core: Rc::clone(&self.core), at: self.now() + duration, is_armed: false }
+        let at = self.now().saturating_add(duration);
+        Sleep { machine: Rc::clone(&self.machine), at, sleeper: None }
+    }
+
+    /// What comes of `future` within `duration`; `None` where it does not end.
+    pub async fn within<T>(
+        &self,
+        duration: Duration,
+        future: impl Future<Output = T>,
+    ) -> Option<T> {
+        let late = async {
+            self.sleep(duration).await;
+            None
+        };
+        futures_lite::future::or(async { Some(future.await) }, late).await
     }
 
     /// Gives way once.
@@ -170,7 +254,7 @@ impl SimExecutor {
     fn drive<T>(&self, limits: RunLimits, result: &RefCell<Option<T>>) -> RunEnd<T> {
         for step in 0..limits.steps_max {
             if limits.crash_at.is_some_and(|at| step >= at) {
-                self.core.trace.note("crash", "", [step, 0]);
+                self.machine.trace.note("crash", "", [step, 0]);
                 return RunEnd::Crashed;
             }
             if !self.poll_one() {
@@ -185,75 +269,106 @@ impl SimExecutor {
 
     /// Polls one ready task, moving time forward if there is none; false if nothing will ever be ready.
     fn poll_one(&self) -> bool {
+        let machine = &self.machine;
         let Some(key) = self.next_ready() else { return false };
-        let Some(mut task) = self.core.tasks.borrow_mut()[key].take() else { return true };
-        self.core.trace.advance();
-        self.core.trace.note("poll", "", [key as u64, 0]);
+        let Some(mut task) = machine.tasks.borrow_mut()[key].take() else { return true };
+        machine.trace.advance();
+        machine.trace.note("poll", "", [key as u64, u64::from(task.core.0)]);
         task.signal.is_queued.store(false, Ordering::Relaxed);
-        let waker = Waker::from(Arc::clone(&task.signal));
-        match task.future.as_mut().poll(&mut Context::from_waker(&waker)) {
-            Poll::Pending => self.core.tasks.borrow_mut()[key] = Some(task),
+        match self.poll_task(&mut task) {
+            Poll::Pending => machine.tasks.borrow_mut()[key] = Some(task),
             Poll::Ready(()) => {
                 // Late wake-ups of a finished task must not reach whoever gets its place.
                 task.signal.is_queued.store(true, Ordering::Relaxed);
                 drop(task);
-                self.core.vacant.borrow_mut().push(key);
+                machine.vacant.borrow_mut().push(key);
             }
         }
         true
     }
 
+    fn poll_task(&self, task: &mut Task) -> Poll<()> {
+        let waker = Waker::from(Arc::clone(&task.signal));
+        let mut context = Context::from_waker(&waker);
+        let is_contained =
+            self.machine.panics.get() == Panics::Contained && task.core != CoreIndex::OUTSIDE;
+        if !is_contained {
+            return task.future.as_mut().poll(&mut context);
+        }
+        let polled = catch_unwind(AssertUnwindSafe(|| task.future.as_mut().poll(&mut context)));
+        polled.unwrap_or_else(|_| {
+            *self.machine.panic_counts.borrow_mut().entry(task.core).or_default() += 1;
+            Poll::Ready(())
+        })
+    }
+
     fn next_ready(&self) -> Option<usize> {
+        let machine = &self.machine;
         loop {
-            let mut ready = self.core.ready.borrow_mut();
-            let mut woken = self.core.woken.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut ready = machine.ready.borrow_mut();
+            let mut woken = machine.woken.lock().unwrap_or_else(PoisonError::into_inner);
             ready.append(&mut woken);
             drop(woken);
             if !ready.is_empty() {
-                let chosen = self.core.prng.borrow_mut().index(ready.len());
-                return Some(ready.swap_remove(chosen));
+                let chosen = machine.prng.borrow_mut().index(ready.len());
+                let key = ready.swap_remove(chosen);
+                if self.is_held(key) {
+                    machine.held.borrow_mut().push(key);
+                    continue;
+                }
+                return Some(key);
             }
             drop(ready);
-            let Reverse(timer) = self.core.timers.borrow_mut().pop()?;
-            self.core.now.set(timer.at.max(self.now()));
-            timer.waker.wake();
+            let Reverse(timer) = machine.timers.borrow_mut().pop()?;
+            // Time does not move for a wait that was given up.
+            let Some(waker) = timer.sleeper.take() else { continue };
+            machine.now.set(timer.at.max(self.now()));
+            waker.wake();
         }
     }
 
+    fn is_held(&self, key: usize) -> bool {
+        let still = self.machine.still.borrow();
+        let tasks = self.machine.tasks.borrow();
+        !still.is_empty() && tasks[key].as_ref().is_some_and(|task| still.contains(&task.core))
+    }
+
     fn start(&self, future: LocalTask) {
-        let mut tasks = self.core.tasks.borrow_mut();
-        let key = self.core.vacant.borrow_mut().pop().unwrap_or_else(|| {
+        let mut tasks = self.machine.tasks.borrow_mut();
+        let key = self.machine.vacant.borrow_mut().pop().unwrap_or_else(|| {
             tasks.push(None);
             tasks.len() - 1
         });
         let signal = Arc::new(Signal {
             key,
             is_queued: AtomicBool::new(true),
-            woken: Arc::clone(&self.core.woken),
+            woken: Arc::clone(&self.machine.woken),
         });
-        tasks[key] = Some(Task { future, signal });
+        tasks[key] = Some(Task { core: self.core, future, signal });
         drop(tasks);
-        self.core.ready.borrow_mut().push(key);
+        self.machine.ready.borrow_mut().push(key);
     }
 
     fn task_count(&self) -> usize {
-        self.core.tasks.borrow().iter().flatten().count()
+        self.machine.tasks.borrow().iter().flatten().count()
     }
 
     /// Forgets everything that runs, as power loss does. Futures are dropped with nothing borrowed: their drops may spawn.
     pub fn drop_tasks(&self) {
         loop {
-            let tasks = self.core.tasks.take();
-            let timers = self.core.timers.take();
+            let tasks = self.machine.tasks.take();
+            let timers = self.machine.timers.take();
             if tasks.iter().flatten().count() == 0 && timers.is_empty() {
                 break;
             }
             drop(tasks);
             drop(timers);
         }
-        self.core.vacant.borrow_mut().clear();
-        self.core.ready.borrow_mut().clear();
-        self.core.woken.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.machine.vacant.borrow_mut().clear();
+        self.machine.ready.borrow_mut().clear();
+        self.machine.held.borrow_mut().clear();
+        self.machine.still.borrow_mut().clear();
+        self.machine.woken.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 
@@ -263,7 +378,7 @@ impl Executor for SimExecutor {
     }
 
     async fn yield_if_needed(&self) {
-        let gives_way = self.core.prng.borrow_mut().happens(YIELD_ODDS);
+        let gives_way = self.machine.prng.borrow_mut().happens(YIELD_ODDS);
         if gives_way {
             self.yield_now().await;
         }
@@ -288,27 +403,40 @@ impl Future for YieldOnce {
 }
 
 struct Sleep {
-    core: Rc<Core>,
+    machine: Rc<Machine>,
     at: Duration,
-    is_armed: bool,
+    sleeper: Option<Sleeper>,
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if self.core.now.get() >= self.at {
+        if self.machine.now.get() >= self.at {
             return Poll::Ready(());
         }
-        // Armed once: a second waker would only come from a combinator polling on its own behalf, and those wake themselves.
-        if !self.is_armed {
-            self.is_armed = true;
-            let sequence = self.core.timer_count.get();
-            self.core.timer_count.set(sequence + 1);
-            let timer = Timer { at: self.at, sequence, waker: context.waker().clone() };
-            self.core.timers.borrow_mut().push(Reverse(timer));
+        // A future that one task began may be ended by another: the last one that asked is woken.
+        let waker = Some(context.waker().clone());
+        match &self.sleeper {
+            Some(sleeper) => *sleeper.borrow_mut() = waker,
+            None => {
+                let sequence = self.machine.timer_count.get();
+                self.machine.timer_count.set(sequence + 1);
+                let sleeper = Rc::new(RefCell::new(waker));
+                let timer = Timer { at: self.at, sequence, sleeper: Rc::clone(&sleeper) };
+                self.machine.timers.borrow_mut().push(Reverse(timer));
+                self.sleeper = Some(sleeper);
+            }
         }
         Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Some(sleeper) = &self.sleeper {
+            sleeper.take();
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 //! Owns the simulation of everything below `server/`. A seed and a commit are the whole bug report: nothing here reads a
 //! clock, the system's randomness or the network, and every failure names the command that replays it.
 
+pub mod broker_world;
 pub mod disk;
 pub mod disk_suite;
 pub mod executor;
@@ -10,6 +11,7 @@ pub mod log_world;
 #[cfg(feature = "mutants")]
 pub mod mutants;
 pub mod panics;
+pub mod platform;
 pub mod prng;
 pub mod runner;
 pub mod trace;

@@ -77,7 +77,7 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     activity: Rc<Activity>,
     (reader, writer): (P::Reader, P::Writer),
 ) {
-    let queue = ReplyQueue::new(Rc::clone(&activity));
+    let queue = ReplyQueue::new(Rc::clone(&activity), shard.state().mutant);
     let sending = Rc::clone(&queue);
     let sender = Rc::clone(&shard);
     let moving = Rc::clone(&activity);

@@ -16,6 +16,7 @@ use futures_lite::future::{or, poll_once};
 
 use crate::connection::Activity;
 use crate::memory::HeldMemory;
+use crate::mutant::{Mutant, Rule};
 use crate::send_path::{Part, SendPath};
 use crate::sync::Event;
 
@@ -83,6 +84,7 @@ pub(crate) struct ReplyQueue<D: Disk> {
     ended: Cell<bool>,
     changed: Rc<Event>,
     activity: Rc<Activity>,
+    mutant: Mutant,
 }
 
 impl<D: Disk> std::fmt::Debug for ReplyQueue<D> {
@@ -94,7 +96,7 @@ impl<D: Disk> std::fmt::Debug for ReplyQueue<D> {
 impl<D: Disk> ReplyQueue<D> {
     /// An empty queue.
     #[must_use]
-    pub(crate) fn new(activity: Rc<Activity>) -> Rc<Self> {
+    pub(crate) fn new(activity: Rc<Activity>, mutant: Mutant) -> Rc<Self> {
         Rc::new(Self {
             replies: RefCell::new(VecDeque::new()),
             under_way: Cell::new(0),
@@ -103,6 +105,7 @@ impl<D: Disk> ReplyQueue<D> {
             ended: Cell::new(false),
             changed: Event::new(),
             activity,
+            mutant,
         })
     }
 
@@ -150,7 +153,11 @@ impl<D: Disk> ReplyQueue<D> {
 
     async fn pop(&self) -> Option<Begun<D>> {
         loop {
-            let next = self.replies.borrow_mut().pop_front();
+            let next = if self.mutant.lacks(Rule::RepliesInOrder) {
+                self.replies.borrow_mut().pop_back()
+            } else {
+                self.replies.borrow_mut().pop_front()
+            };
             if next.is_some() {
                 return next;
             }

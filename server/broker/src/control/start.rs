@@ -21,7 +21,6 @@ use std::time::Duration;
 use cluster::{Advertise, Image, LeaderEpochs, MetadataRecord, NodeRegistration};
 use commitlog::checkpoint;
 use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError};
-use commitlog::mutant::Mutant;
 use commitlog::{
     CheckpointMap, DiskError, LogFailure, LogIdentity, LogOptions, OpenError, StartKind, Store,
     StoreError, StoreOptions, TaskClass,
@@ -39,6 +38,7 @@ use crate::control::{Changes, Control, Readiness, ask_all, changes, receive, ser
 use crate::drivers::metadata_log::{MetadataLog, SoloMetadataLog};
 use crate::drivers::recovery::report_recovery;
 use crate::mesh_call::{Caller, Message};
+use crate::mutant::Mutant;
 use crate::node_state::NodeState;
 use crate::platform::{Listener, Mesh, Platform};
 use crate::sync::{Flag, contained};
@@ -67,6 +67,8 @@ pub struct ControlOptions {
     pub connections_max: usize,
     /// Monotonic time when the process started, for the `ready` line.
     pub started: Duration,
+    /// The rule that is off, if any: only a simulator names one.
+    pub mutant: Mutant,
 }
 
 /// The node serves.
@@ -271,7 +273,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             tail_cache_bytes: METADATA_CACHE_BYTES,
             read_cache_bytes: METADATA_CACHE_BYTES,
             open_files_max: METADATA_FILES_MAX,
-            mutant: Mutant::NONE,
+            mutant: options.mutant.log,
         },
     )
     .await?;
@@ -455,6 +457,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             open_files_max: options.open_files_max / usize::from(self.shard_count),
             connections_max: options.connections_max,
             connection_count: AtomicU32::default(),
+            mutant: options.mutant,
             disk_floor_bytes: options.config.disk_floor.bytes(self.platform.disk_bytes()),
         });
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {

@@ -5,7 +5,7 @@
 //! partition.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -17,12 +17,13 @@ use commitlog::{
 use futures_lite::future::or;
 use partition::{
     AppendDecision, Effect, EndReason, FetchWaiter, InSync, Input, Isolation, Leader, LeaderStart,
-    LogProgress, Mutant, ProduceOutcome, ProduceWaiter, Producers, ReadView, WaiterToken, Written,
+    LogProgress, ProduceOutcome, ProduceWaiter, Producers, ReadView, WaiterToken, Written,
 };
 use record::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 use crate::calls::{FetchEntry, Fetched, Produced};
 use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
+use crate::mutant::{Mutant, Rule};
 use crate::platform::Platform;
 use crate::refusal::{FetchRefusal, ProduceRefusal};
 use crate::sync::{Event, OnceReceiver, OnceSender, once};
@@ -45,6 +46,8 @@ pub struct PartitionParts<P: Platform> {
     pub rules: BatchRules,
     /// Memory for decompression.
     pub workspaces: Workspaces,
+    /// The rule that is off, if any.
+    pub mutant: Mutant,
 }
 
 /// One partition that this core leads.
@@ -57,9 +60,10 @@ pub struct PartitionDriver<P: Platform> {
     producers: Rc<RefCell<Producers>>,
     rules: Cell<BatchRules>,
     workspaces: Workspaces,
+    mutant: Mutant,
     next_token: Cell<u64>,
-    acks: RefCell<HashMap<WaiterToken, OnceSender<ProduceOutcome>>>,
-    parked: RefCell<HashMap<WaiterToken, Rc<Event>>>,
+    acks: RefCell<BTreeMap<WaiterToken, OnceSender<ProduceOutcome>>>,
+    parked: RefCell<BTreeMap<WaiterToken, Rc<Event>>>,
     /// What the core said to the last attempt to park.
     refused_parking: Cell<bool>,
 }
@@ -155,14 +159,14 @@ impl PendingAck {
 impl<P: Platform> PartitionDriver<P> {
     /// Begins to lead. The log must not have been appended to since it was recovered.
     pub fn lead(parts: PartitionParts<P>) -> Rc<Self> {
-        let PartitionParts { platform, partition, name, log, producers, epoch, rules, workspaces } =
-            parts;
+        let PartitionParts { platform, partition, name, log, producers, epoch, rules, .. } = parts;
+        let (workspaces, mutant) = (parts.workspaces, parts.mutant);
         let leader = Leader::new(&LeaderStart {
             epoch,
             log: progress_of(&log.ends()),
             checkpointed_high_watermark: log.checkpointed_high_watermark(),
             in_sync: InSync::ALONE,
-            mutant: Mutant::None,
+            mutant: mutant.leader,
         });
         let driver = Rc::new(Self {
             platform,
@@ -173,9 +177,10 @@ impl<P: Platform> PartitionDriver<P> {
             producers,
             rules: Cell::new(rules),
             workspaces,
+            mutant,
             next_token: Cell::new(0),
-            acks: RefCell::new(HashMap::new()),
-            parked: RefCell::new(HashMap::new()),
+            acks: RefCell::default(),
+            parked: RefCell::default(),
             refused_parking: Cell::new(false),
         });
         driver.log.set_high_watermark(driver.leader.borrow().high_watermark());
@@ -349,10 +354,11 @@ impl<P: Platform> PartitionDriver<P> {
             bytes: 0,
         };
         let nothing_wanted = bytes_max == 0 && minimum == AtLeastOneBatch::No;
-        if fetched.diverging.is_some() || entry.offset >= view.end || nothing_wanted {
+        if fetched.diverging.is_some() || entry.offset >= self.visible_end(view.end) || nothing_wanted {
             return Ok(fetched);
         }
-        let request = ReadRequest { from: entry.offset, end: view.end, bytes_max, minimum };
+        let end = self.visible_end(view.end);
+        let request = ReadRequest { from: entry.offset, end, bytes_max, minimum };
         let read = match self.log.try_read_hot(&request) {
             Some(read) => read,
             None => self.log.read(request).await,
@@ -365,6 +371,14 @@ impl<P: Platform> PartitionDriver<P> {
             }
             Err(error) => Err(FetchRefusal::of_read(error, &self.name)),
         }
+    }
+
+    /// Where reading ends: at what the leader lets be seen.
+    fn visible_end(&self, end: Offset) -> Offset {
+        if self.mutant.lacks(Rule::FetchBelowHighWatermark) {
+            return self.log.ends().accepted();
+        }
+        end
     }
 
     /// Where the reader's history leaves ours (FE-8); out of range where it read an epoch that is newer than all there are here.

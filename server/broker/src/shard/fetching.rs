@@ -21,6 +21,7 @@ use crate::calls::{
 };
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
+use crate::mutant::Rule;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::FetchRefusal;
 use crate::send_path::Part;
@@ -130,7 +131,14 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             self.read_here(&call).await.into_iter().map(local_answer).collect();
         for (slots, call) in calls {
             match call.reply().await {
-                Ok(Reply::Fetch(theirs)) => answers.extend(theirs.into_iter().map(remote_answer)),
+                Ok(Reply::Fetch(mut theirs)) => {
+                    if let [first, .., last] = theirs.as_mut_slice()
+                        && self.state.mutant.lacks(Rule::FetchAnswersInTheirSlots)
+                    {
+                        std::mem::swap(&mut first.slot, &mut last.slot);
+                    }
+                    answers.extend(theirs.into_iter().map(remote_answer));
+                }
                 Ok(_) | Err(_) => answers.extend(
                     slots
                         .into_iter()

@@ -11,6 +11,8 @@ use std::hash::Hash;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
+use crate::mutant::{Mutant, Rule};
+
 /// Places in the order they were taken; who waits for its turn has left a waker.
 type Line = BTreeMap<u64, Option<Waker>>;
 
@@ -19,6 +21,7 @@ type Line = BTreeMap<u64, Option<Waker>>;
 pub(super) struct Lines<K> {
     next: Cell<u64>,
     lines: RefCell<HashMap<K, Line>>,
+    mutant: Mutant,
 }
 
 /// A place in one line.
@@ -29,9 +32,10 @@ pub(super) struct PlaceInLine<K: Hash + Eq> {
     number: u64,
 }
 
-impl<K> Default for Lines<K> {
-    fn default() -> Self {
-        Self { next: Cell::new(0), lines: RefCell::default() }
+impl<K> Lines<K> {
+    /// No lines yet.
+    pub(super) fn new(mutant: Mutant) -> Rc<Self> {
+        Rc::new(Self { next: Cell::new(0), lines: RefCell::default(), mutant })
     }
 }
 
@@ -51,7 +55,8 @@ impl<K: Hash + Eq> PlaceInLine<K> {
         poll_fn(|context| {
             let mut lines = self.lines.lines.borrow_mut();
             let Some(line) = lines.get_mut(&self.key) else { return Poll::Ready(()) };
-            if line.keys().next() == Some(&self.number) {
+            let is_first = line.keys().next() == Some(&self.number);
+            if is_first || self.lines.mutant.lacks(Rule::ForwardedAppendsInOrder) {
                 return Poll::Ready(());
             }
             line.insert(self.number, Some(context.waker().clone()));
@@ -88,7 +93,7 @@ mod tests {
 
     #[test]
     fn each_line_moves_on_when_its_first_place_is_given_up_and_not_before() {
-        let lines = Rc::new(Lines::default());
+        let lines = Lines::new(Mutant::default());
         let [first, second, third, other] = ['a', 'a', 'a', 'b'].map(|key| lines.join(key));
         assert_eq!([&first, &second, &third, &other].map(is_turn), [true, false, false, true]);
         drop(second);
@@ -101,7 +106,7 @@ mod tests {
 
     #[test]
     fn who_is_next_is_woken() {
-        let lines = Rc::new(Lines::default());
+        let lines = Lines::new(Mutant::default());
         let (first, second) = (lines.join('a'), lines.join('a'));
         let served = futures_lite::future::zip(second.turn(), async {
             futures_lite::future::yield_now().await;

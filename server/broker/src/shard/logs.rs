@@ -10,9 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::mutant::Mutant as StoreMutant;
 use commitlog::{LogIdentity, LogOptions, Store, StoreOptions};
-use partition::{EndReason, Mutant, Producers, ProducersOptions};
+use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
 
@@ -24,10 +23,12 @@ use crate::fetch_sessions::{FetchSessions, SessionLimits};
 use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::CoreMetrics;
+use crate::mutant::Rule;
 use crate::node_state::NodeState;
 use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
 use crate::shard::disk_floor::DiskSpace;
+use crate::shard::lines::Lines;
 use crate::shard::listening::Listening;
 use crate::shard::node_settings::NodeSettings;
 use crate::shard::producer_ids::ProducerIds;
@@ -99,12 +100,13 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             tail_cache_bytes: state.config.tail_cache_bytes,
             read_cache_bytes: state.config.read_cache_bytes,
             open_files_max: state.open_files_max,
-            mutant: StoreMutant::NONE,
+            mutant: state.mutant.log,
         };
         let store = Store::open(platform.disk(), platform.clone(), options)
             .await
             .map_err(|error| error.to_string())?;
         let (image, opened_at) = (Arc::clone(&state.image), platform.monotonic());
+        let mutant = state.mutant;
         let request_memory = MemoryBudget::new(state.config.request_memory_bytes);
         let fetch_memory = MemoryBudget::new(state.config.fetch_memory_bytes);
         let session_limits =
@@ -124,8 +126,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             fetch_memory,
             fetch_sessions: RefCell::new(FetchSessions::new(session_limits)),
             workspaces: Workspaces::default(),
-            append_lines: Rc::default(),
-            check_lines: Rc::default(),
+            append_lines: Lines::new(mutant),
+            check_lines: Lines::new(mutant),
             metrics: CoreMetrics::default(),
             opening: Openings::default(),
             stopping: Flag::default(),
@@ -244,11 +246,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     async fn open_partition(&self, wanted: &Wanted) -> Result<Rc<PartitionDriver<P>>, String> {
         let Wanted { topic, index, settings, epoch } = wanted;
-        let producers = Rc::new(RefCell::new(Producers::new(ProducersOptions {
+        let remembered = ProducersOptions {
             producers_max: self.state.config.producer_count_max,
             expiration_ms: self.settings.get().producer_id_expiration_ms,
-            mutant: Mutant::None,
-        })));
+            mutant: self.state.mutant.leader,
+        };
+        let producers = Rc::new(RefCell::new(Producers::new(remembered)));
         let identity =
             LogIdentity { topic: Rc::from(&*topic.name), topic_id: topic.id, partition: *index };
         let fold = Rc::clone(&producers);
@@ -257,6 +260,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             .open_log_under(*epoch, identity, log_options(settings), fold, self.platform.now())
             .await
             .map_err(|error| error.to_string())?;
+        if self.state.mutant.lacks(Rule::WindowSurvivesRestart) {
+            *producers.borrow_mut() = Producers::new(remembered);
+        }
         let name: Rc<str> = format!("{}-{index}", topic.name).into();
         report_recovery(&name, &report);
         Ok(PartitionDriver::lead(PartitionParts {
@@ -268,6 +274,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             epoch: *epoch,
             rules: BatchRules::of(settings),
             workspaces: self.workspaces.clone(),
+            mutant: self.state.mutant,
         }))
     }
 
@@ -296,7 +303,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         // A log that is opened after the others were closed would be closed by nobody, and called clean.
         self.opening.close().await;
         let drivers: Vec<_> =
-            self.partitions.borrow_mut().drain().map(|(_, driver)| driver).collect();
+            std::mem::take(&mut *self.partitions.borrow_mut()).into_values().collect();
         for driver in &drivers {
             driver.end(EndReason::ShuttingDown);
         }

@@ -17,7 +17,7 @@ mod serving;
 mod topics;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -58,9 +58,9 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     image: RefCell<Arc<Image>>,
     settings: Cell<node_settings::NodeSettings>,
     store: Store<P::Disk, P>,
-    partitions: RefCell<HashMap<TopicPartition, Rc<PartitionDriver<P>>>>,
+    partitions: RefCell<BTreeMap<TopicPartition, Rc<PartitionDriver<P>>>>,
     /// Partitions of this core that cannot be served, and why.
-    offline: RefCell<HashMap<TopicPartition, String>>,
+    offline: RefCell<BTreeMap<TopicPartition, String>>,
     producer_ids: ProducerIds,
     buffers: RefCell<BufferPool>,
     request_memory: Rc<MemoryBudget>,

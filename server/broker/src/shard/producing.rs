@@ -16,6 +16,7 @@ use crate::drivers::admission::{Admitted, Terms};
 use crate::drivers::partition::{Landed, PartitionDriver, PendingAck};
 use crate::memory::HeldMemory;
 use crate::mesh_call::{Message, PendingCall};
+use crate::mutant::{Mutant, Rule};
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::refusal::ProduceRefusal;
 use crate::shard::lines::PlaceInLine;
@@ -26,6 +27,7 @@ use crate::sync::join;
 pub struct ProduceUnderWay<M: Mesh<Message>> {
     local: Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)>,
     remote: Vec<RemoteProduce<M>>,
+    mutant: Mutant,
 }
 
 /// A forwarded call with its places in the lines of its partitions.
@@ -62,7 +64,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             remote.push(RemoteProduce { slots, call });
         }
         let local = self.append_all(terms, mine.into_iter().map(|(_, entry)| entry)).await;
-        ProduceUnderWay { local, remote }
+        ProduceUnderWay { local, remote, mutant: self.state.mutant }
     }
 
     async fn append_all(
@@ -156,7 +158,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             append
         });
         join(appending.collect()).await;
-        ProduceUnderWay { local: appended.into_inner(), remote: Vec::new() }
+        let mutant = self.state.mutant;
+        ProduceUnderWay { local: appended.into_inner(), remote: Vec::new(), mutant }
     }
 
     async fn append_in_turn(
@@ -189,7 +192,14 @@ impl<M: Mesh<Message>> ProduceUnderWay<M> {
         }
         for RemoteProduce { slots, call } in self.remote {
             match call.reply().await {
-                Ok(Reply::Produce(theirs)) => answers.extend(theirs),
+                Ok(Reply::Produce(mut theirs)) => {
+                    if let [first, .., last] = theirs.as_mut_slice()
+                        && self.mutant.lacks(Rule::ProduceAnswersInTheirSlots)
+                    {
+                        std::mem::swap(&mut first.slot, &mut last.slot);
+                    }
+                    answers.extend(theirs);
+                }
                 Ok(Reply::Failed) => answers.extend(refuse_all(slots, &ProduceRefusal::Failed)),
                 // The owner is going down: the client looks for the leader and tries again.
                 Ok(_) | Err(_) => answers.extend(refuse_all(slots, &ProduceRefusal::NotLeader)),

@@ -76,6 +76,7 @@ impl Node {
             open_files_max: 256,
             connections_max: 1024,
             started: self.world.time(),
+            mutant: broker::mutant::Mutant::default(),
         };
         let (stop, ended, outcome) =
             (self.stop.clone(), self.ended.clone(), Rc::clone(&self.outcome));

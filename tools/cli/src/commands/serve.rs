@@ -214,6 +214,7 @@ async fn control(
         config,
         shard_count: context.shard_count,
         started,
+        mutant: broker::mutant::Mutant::default(),
     };
     let requested = context.stop.requested();
     let stop = async {

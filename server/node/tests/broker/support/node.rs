@@ -296,6 +296,7 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
         open_files_max: 256,
         connections_max: 1024,
         started: context.platform.monotonic(),
+        mutant: broker::mutant::Mutant::default(),
     };
     let ready = |ready: &Ready| println!("\n{READY}{} {}", ready.kafka, ready.admin.unwrap());
     let stop = context.stop.requested();

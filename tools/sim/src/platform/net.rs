@@ -1,0 +1,324 @@
+//! The network in memory: two pipes a connection.
+//!
+//! Owns the ends of the broker and of its clients. What a client sends is never refused, as if the kernel's buffers were
+//! large; what the broker sends waits for room once the client does not read. Dropping both halves of the broker's end, or
+//! the client's socket, closes the connection: what was sent before still arrives. A reset loses what has not arrived.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
+
+use crate::executor::SimExecutor;
+use crate::prng::{OneIn, Prng};
+
+/// Where clients' own ports begin.
+const CLIENT_PORTS: u16 = 40_000;
+/// How often what arrives at the broker is late.
+const LATE_ODDS: OneIn = OneIn(4);
+/// How often it arrives in pieces.
+const PIECE_ODDS: OneIn = OneIn(3);
+
+/// How bytes travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetworkPace {
+    /// At once, and whole.
+    Even,
+    /// Some late, some in pieces; a client that does not read stops the broker's sending after so many bytes.
+    Ragged {
+        /// What the kernel holds for a client that does not read.
+        unread_bytes_max: usize,
+    },
+}
+
+impl NetworkPace {
+    fn unread_bytes_max(self) -> usize {
+        match self {
+            Self::Even => usize::MAX,
+            Self::Ragged { unread_bytes_max } => unread_bytes_max,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Pipe {
+    bytes: VecDeque<u8>,
+    is_closed: bool,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+impl Pipe {
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes.extend(bytes);
+        self.reader.take().into_iter().for_each(Waker::wake);
+    }
+
+    fn take(&mut self, buffer: &mut [u8]) -> usize {
+        let count = self.bytes.len().min(buffer.len());
+        for (slot, byte) in buffer.iter_mut().zip(self.bytes.drain(..count)) {
+            *slot = byte;
+        }
+        self.writer.take().into_iter().for_each(Waker::wake);
+        count
+    }
+
+    fn close(&mut self) {
+        self.is_closed = true;
+        let waiting = [self.reader.take(), self.writer.take()];
+        waiting.into_iter().flatten().for_each(Waker::wake);
+    }
+}
+
+/// One end: what it receives and what it sends.
+struct End {
+    incoming: Rc<RefCell<Pipe>>,
+    outgoing: Rc<RefCell<Pipe>>,
+    own: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl End {
+    /// What is there, at least one byte and at most `bytes_max`; 0 at the end of the stream.
+    async fn read(&self, buffer: &mut [u8]) -> usize {
+        poll_fn(|context| {
+            let mut pipe = self.incoming.borrow_mut();
+            if pipe.bytes.is_empty() && !pipe.is_closed {
+                pipe.reader = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(pipe.take(buffer))
+        })
+        .await
+    }
+
+    /// Sends what there is room for; returns how much.
+    async fn write(&self, bytes: &[u8], unread_bytes_max: usize) -> io::Result<usize> {
+        poll_fn(|context| {
+            let mut pipe = self.outgoing.borrow_mut();
+            if pipe.is_closed {
+                return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
+            }
+            let room = unread_bytes_max.saturating_sub(pipe.bytes.len());
+            if room == 0 {
+                pipe.writer = Some(context.waker().clone());
+                return Poll::Pending;
+            }
+            let count = room.min(bytes.len());
+            pipe.put(&bytes[..count]);
+            Poll::Ready(Ok(count))
+        })
+        .await
+    }
+
+    fn close(&self) {
+        self.incoming.borrow_mut().close();
+        self.outgoing.borrow_mut().close();
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[derive(Default)]
+struct Backlog {
+    waiting: VecDeque<(SimReader, SimWriter)>,
+    waker: Option<Waker>,
+}
+
+struct Shared {
+    listeners: RefCell<BTreeMap<SocketAddr, Vec<Rc<RefCell<Backlog>>>>>,
+    next_port: RefCell<u16>,
+    executor: SimExecutor,
+    prng: RefCell<Prng>,
+    pace: NetworkPace,
+}
+
+/// Everything that listens. Clones are the same network.
+#[derive(Clone)]
+pub struct SimNetwork(Rc<Shared>);
+
+impl SimNetwork {
+    pub(super) fn new(executor: &SimExecutor, prng: Prng, pace: NetworkPace) -> Self {
+        Self(Rc::new(Shared {
+            listeners: RefCell::default(),
+            next_port: RefCell::new(CLIENT_PORTS),
+            executor: executor.clone(),
+            prng: RefCell::new(prng),
+            pace,
+        }))
+    }
+
+    pub(super) fn listen(&self, address: SocketAddr) -> SimListener {
+        let backlog = Rc::<RefCell<Backlog>>::default();
+        let mut listeners = self.0.listeners.borrow_mut();
+        listeners.entry(address).or_default().push(Rc::clone(&backlog));
+        SimListener { backlog, address }
+    }
+
+    /// The client's end of a new connection, to any of the cores that listen there; `None` where nobody does.
+    #[must_use]
+    pub fn connect(&self, address: SocketAddr) -> Option<SimSocket> {
+        let listeners = self.0.listeners.borrow();
+        let listening = listeners.get(&address)?;
+        let chosen = self.0.prng.borrow_mut().pick(listening).clone();
+        let mut port = self.0.next_port.borrow_mut();
+        *port = port.checked_add(1).unwrap_or(CLIENT_PORTS);
+        let client = SocketAddr::new(address.ip(), *port);
+        let (up, down) = <(Rc<RefCell<Pipe>>, Rc<RefCell<Pipe>>)>::default();
+        let theirs = Rc::new(End {
+            incoming: Rc::clone(&up),
+            outgoing: Rc::clone(&down),
+            own: address,
+            peer: client,
+        });
+        let reader = SimReader { end: Rc::clone(&theirs), network: self.clone() };
+        let writer = SimWriter { end: theirs, network: self.clone() };
+        let mut backlog = chosen.borrow_mut();
+        backlog.waiting.push_back((reader, writer));
+        backlog.waker.take().into_iter().for_each(Waker::wake);
+        Some(SimSocket(End { incoming: down, outgoing: up, own: client, peer: address }))
+    }
+
+    fn is_ragged(&self, odds: OneIn) -> bool {
+        self.0.pace != NetworkPace::Even && self.0.prng.borrow_mut().happens(odds)
+    }
+
+    /// What is under way may take its time.
+    async fn travel(&self) {
+        if self.is_ragged(LATE_ODDS) {
+            let late = self.0.prng.borrow_mut().between(10, 2_000);
+            self.0.executor.sleep(Duration::from_micros(late)).await;
+        }
+    }
+
+    /// How many of `count` bytes arrive together.
+    fn piece_of(&self, count: usize) -> usize {
+        if count > 1 && self.is_ragged(PIECE_ODDS) {
+            return 1 + self.0.prng.borrow_mut().index(count.min(256));
+        }
+        count
+    }
+}
+
+/// A bound socket of one core.
+pub struct SimListener {
+    backlog: Rc<RefCell<Backlog>>,
+    address: SocketAddr,
+}
+
+impl Listener for SimListener {
+    type Reader = SimReader;
+    type Writer = SimWriter;
+
+    async fn accept(&self) -> io::Result<(SimReader, SimWriter)> {
+        poll_fn(|context| {
+            let mut backlog = self.backlog.borrow_mut();
+            match backlog.waiting.pop_front() {
+                Some(halves) => Poll::Ready(Ok(halves)),
+                None => {
+                    backlog.waker = Some(context.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// The receiving half of the broker's end.
+pub struct SimReader {
+    end: Rc<End>,
+    network: SimNetwork,
+}
+
+impl ConnectionReader for SimReader {
+    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.network.travel().await;
+        let most = self.network.piece_of(buffer.len());
+        Ok(self.end.read(&mut buffer[..most]).await)
+    }
+
+    fn has_ended(&self) -> bool {
+        self.end.incoming.borrow().is_closed
+    }
+
+    fn peer_address(&self) -> SocketAddr {
+        self.end.peer
+    }
+
+    fn local_address(&self) -> SocketAddr {
+        self.end.own
+    }
+}
+
+/// The sending half of the broker's end.
+pub struct SimWriter {
+    end: Rc<End>,
+    network: SimNetwork,
+}
+
+impl ConnectionWriter for SimWriter {
+    async fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        let most = self.network.0.pace.unread_bytes_max();
+        for part in parts {
+            let mut rest = *part;
+            while !rest.is_empty() {
+                let sent = self.end.write(rest, most).await?;
+                rest = &rest[sent..];
+            }
+        }
+        Ok(())
+    }
+
+    async fn shutdown(&mut self) {
+        self.end.close();
+    }
+}
+
+/// The client's end of a connection; closed when it is dropped.
+pub struct SimSocket(End);
+
+impl SimSocket {
+    /// Sends; what the broker does not read waits without a bound.
+    pub fn send(&self, bytes: &[u8]) {
+        self.0.outgoing.borrow_mut().put(bytes);
+    }
+
+    /// Fills `bytes`; false at the end of the stream.
+    pub async fn fill(&self, bytes: &mut [u8]) -> bool {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.0.read(&mut bytes[filled..]).await {
+                0 => return false,
+                count => filled += count,
+            }
+        }
+        true
+    }
+
+    /// Ends the connection at once: what has not arrived never will.
+    pub fn reset(self) {
+        self.0.outgoing.borrow_mut().bytes.clear();
+        self.0.incoming.borrow_mut().bytes.clear();
+    }
+
+    /// The client's own address.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.0.own
+    }
+}
