@@ -1,7 +1,7 @@
 //! The platform seam: disk, network, clocks, randomness, tasks and the mesh between cores.
 //!
-//! Owns the traits only. `node` implements them on io_uring; the simulator will implement them in memory. One behaviour suite
-//! is passed by both. Everything is local to one core except what [`Mesh`] carries.
+//! Owns the traits only. `node` implements them on io_uring, the simulator in memory. Everything is local
+//! to one core except what [`Mesh`] carries.
 
 use std::future::Future;
 use std::io;

@@ -5,16 +5,28 @@
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
-use sim::log_world::WorldMutant;
-use sim::runner::{Failure, Range, Stop, run_many, run_one};
+use clap::{Parser, Subcommand, ValueEnum};
+use sim::broker_world::BrokerWorld;
+use sim::log_world::LogWorld;
+use sim::runner::{Failure, Range, Stop, World, run_many, run_one};
 use sim::trace::Keep;
 
-/// The deterministic world of Corelog's log.
+/// The deterministic worlds of Corelog: its logs, and the whole broker with its clients.
 #[derive(Debug, Parser)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
+    /// Which world.
+    #[arg(long, value_enum, global = true, default_value_t = WorldOption::Log)]
+    world: WorldOption,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum WorldOption {
+    /// The logs of one node on a failing disk.
+    Log,
+    /// The whole broker: clients, cores, crashes.
+    Broker,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,25 +57,31 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    match Arguments::parse().command {
-        Command::Run { seeds, from } => run(Range { from, seeds, threads }),
-        Command::Mutants { seeds } => hunt(Range { from: 0, seeds, threads }),
-        Command::Replay { seed, mutant } => match mutant.as_deref().map_or(Ok(none()), named) {
-            Ok(mutant) => replay(seed, mutant),
-            Err(problem) => {
-                eprintln!("{problem}");
-                ExitCode::FAILURE
-            }
-        },
+    let Arguments { command, world } = Arguments::parse();
+    match world {
+        WorldOption::Log => obey::<LogWorld>(command),
+        WorldOption::Broker => obey::<BrokerWorld>(command),
     }
 }
 
-fn none() -> WorldMutant {
-    WorldMutant::default()
+fn obey<W: World>(command: Command) -> ExitCode {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    match command {
+        Command::Run { seeds, from } => run::<W>(Range { from, seeds, threads }),
+        Command::Mutants { seeds } => hunt::<W>(Range { from: 0, seeds, threads }),
+        Command::Replay { seed, mutant } => {
+            match mutant.as_deref().map_or_else(|| Ok(W::Mutant::default()), named::<W>) {
+                Ok(mutant) => replay::<W>(seed, mutant),
+                Err(problem) => {
+                    eprintln!("{problem}");
+                    ExitCode::FAILURE
+                }
+            }
+        }
+    }
 }
 
-fn run(range: Range) -> ExitCode {
+fn run<W: World>(range: Range) -> ExitCode {
     let started = Instant::now();
     let progress = |done: u64, failure: Option<&Failure>| {
         if let Some(failure) = failure {
@@ -73,17 +91,17 @@ fn run(range: Range) -> ExitCode {
             println!("{done} of {} seeds, {} s", range.seeds, started.elapsed().as_secs());
         }
     };
-    let report = run_many(range, none(), Stop::AtEnd, progress);
+    let report = run_many::<W>(range, W::Mutant::default(), Stop::AtEnd, progress);
     println!("{report} ms={}", started.elapsed().as_millis());
     if report.failures.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 #[cfg(feature = "mutants")]
-fn hunt(range: Range) -> ExitCode {
+fn hunt<W: World>(range: Range) -> ExitCode {
     let mut has_escaped = false;
     println!("{:<60} {:>6}  property", "mutant", "seed");
-    for named in sim::mutants::all() {
-        match sim::mutants::hunt(&named, range) {
+    for named in W::mutants() {
+        match sim::mutants::hunt::<W>(&named, range) {
             Some(found) => println!("{:<60} {:>6}  {}", named.name, found.seed, found.what),
             None => {
                 has_escaped = true;
@@ -95,27 +113,27 @@ fn hunt(range: Range) -> ExitCode {
 }
 
 #[cfg(not(feature = "mutants"))]
-fn hunt(_: Range) -> ExitCode {
+fn hunt<W: World>(_: Range) -> ExitCode {
     eprintln!("built without mutants: cargo run -p sim --features mutants -- mutants");
     ExitCode::FAILURE
 }
 
 #[cfg(feature = "mutants")]
-fn named(name: &str) -> Result<WorldMutant, String> {
-    let known = sim::mutants::named(name);
+fn named<W: World>(name: &str) -> Result<W::Mutant, String> {
+    let known = sim::mutants::named::<W>(name);
     known.map(|named| named.mutant).ok_or_else(|| {
-        let names: Vec<&str> = sim::mutants::all().iter().map(|named| named.name).collect();
+        let names: Vec<&str> = W::mutants().iter().map(|named| named.name).collect();
         format!("no mutant `{name}`; one of {}", names.join(", "))
     })
 }
 
 #[cfg(not(feature = "mutants"))]
-fn named(_: &str) -> Result<WorldMutant, String> {
+fn named<W: World>(_: &str) -> Result<W::Mutant, String> {
     Err("built without mutants: cargo run -p sim --features mutants -- replay …".to_owned())
 }
 
-fn replay(seed: u64, mutant: WorldMutant) -> ExitCode {
-    let (outcome, failure) = run_one(seed, mutant, Keep::Lines);
+fn replay<W: World>(seed: u64, mutant: W::Mutant) -> ExitCode {
+    let (outcome, failure) = run_one::<W>(seed, mutant, Keep::Lines);
     if let Some(outcome) = outcome {
         for line in &outcome.lines {
             println!("{line}");

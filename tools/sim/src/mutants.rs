@@ -1,45 +1,78 @@
 //! Rules switched off one at a time, and the seeds that notice.
 //!
-//! Owns the list of mutants that this world must catch. One that escapes means that the oracle, not the log, is broken.
+//! Owns the lists of mutants that each world must catch. One that escapes means that the oracle, not the code, is broken.
 
+use broker::mutant::{Mutant as BrokerMutant, Rule as BrokerRule};
 use commitlog::mutant::{Mutant as LogMutant, Rule};
 use partition::Mutant as LeaderMutant;
 
 use crate::log_world::WorldMutant;
-use crate::runner::{Failure, Range, Stop, run_many};
+use crate::runner::{Failure, Range, Stop, World, run_many};
 
 /// A rule that is off.
 #[derive(Debug, Clone, Copy)]
-pub struct Named {
+pub struct Named<Mutant> {
     /// What it does, in words joined by hyphens: `--mutant` of `replay` takes it as it is printed.
     pub name: &'static str,
     /// The switch.
-    pub mutant: WorldMutant,
+    pub mutant: Mutant,
 }
 
-/// Every mutant.
-#[must_use]
-pub fn all() -> Vec<Named> {
+/// Every mutant of the world of logs.
+pub(crate) fn of_log_world() -> Vec<Named<WorldMutant>> {
     let of_log = Rule::ALL.map(|rule| Named {
-        name: name_of(rule),
+        name: name_of_rule(rule),
         mutant: WorldMutant { log: LogMutant::without(rule), ..WorldMutant::default() },
     });
     let of_leader = LeaderMutant::ALL.map(|leader| Named {
-        name: match leader {
-            LeaderMutant::DuplicateAckedBeforeDurable => {
-                "duplicate-acked-before-its-original-is-durable"
-            }
-            LeaderMutant::HighWatermarkFromAccepted => "high-watermark-from-accepted",
-            LeaderMutant::LeaderAckFromAccepted => "leader-ack-from-accepted",
-            LeaderMutant::OneBatchRemembered => "one-batch-of-a-producer-remembered",
-            LeaderMutant::None => "none",
-        },
+        name: name_of_leader(leader),
         mutant: WorldMutant { leader, ..WorldMutant::default() },
     });
     of_log.into_iter().chain(of_leader).collect()
 }
 
-fn name_of(rule: Rule) -> &'static str {
+/// Every mutant of the world of the broker: its own rules, and those below that its clients can see broken.
+pub(crate) fn of_broker_world() -> Vec<Named<BrokerMutant>> {
+    let own = BrokerRule::ALL.map(|rule| Named {
+        name: match rule {
+            BrokerRule::RepliesInOrder => "replies-out-of-order",
+            BrokerRule::ForwardedAppendsInOrder => "forwarded-appends-out-of-order",
+            BrokerRule::WindowSurvivesRestart => "idempotence-window-lost-at-restart",
+            BrokerRule::FetchBelowHighWatermark => "fetch-above-the-high-watermark",
+            BrokerRule::ProduceAnswersInTheirSlots => "produce-answer-in-the-wrong-slot",
+            BrokerRule::FetchAnswersInTheirSlots => "fetch-answer-in-the-wrong-slot",
+        },
+        mutant: BrokerMutant::without(rule),
+    });
+    let of_leader = LeaderMutant::ALL.map(|leader| Named {
+        name: name_of_leader(leader),
+        mutant: with(|mutant| mutant.leader = leader),
+    });
+    let log = LogMutant::without(Rule::AckBeforeSync);
+    let of_log =
+        Named { name: name_of_rule(Rule::AckBeforeSync), mutant: with(|mutant| mutant.log = log) };
+    own.into_iter().chain(of_leader).chain([of_log]).collect()
+}
+
+fn with(set: impl FnOnce(&mut BrokerMutant)) -> BrokerMutant {
+    let mut mutant = BrokerMutant::default();
+    set(&mut mutant);
+    mutant
+}
+
+fn name_of_leader(leader: LeaderMutant) -> &'static str {
+    match leader {
+        LeaderMutant::DuplicateAckedBeforeDurable => {
+            "duplicate-acked-before-its-original-is-durable"
+        }
+        LeaderMutant::HighWatermarkFromAccepted => "high-watermark-from-accepted",
+        LeaderMutant::LeaderAckFromAccepted => "leader-ack-from-accepted",
+        LeaderMutant::OneBatchRemembered => "one-batch-of-a-producer-remembered",
+        LeaderMutant::None => "none",
+    }
+}
+
+fn name_of_rule(rule: Rule) -> &'static str {
     match rule {
         Rule::AckBeforeSync => "ack-before-sync",
         Rule::NoDirectorySync => "no-directory-sync",
@@ -54,12 +87,12 @@ fn name_of(rule: Rule) -> &'static str {
 
 /// The mutant of that name.
 #[must_use]
-pub fn named(name: &str) -> Option<Named> {
-    all().into_iter().find(|one| one.name == name)
+pub fn named<W: World>(name: &str) -> Option<Named<W::Mutant>> {
+    W::mutants().into_iter().find(|one| one.name == name)
 }
 
 /// The lowest seed of `range` that notices, as far as the threads looked.
 #[must_use]
-pub fn hunt(named: &Named, range: Range) -> Option<Failure> {
-    run_many(range, named.mutant, Stop::AtFailure, |_, _| {}).failures.into_iter().next()
+pub fn hunt<W: World>(named: &Named<W::Mutant>, range: Range) -> Option<Failure> {
+    run_many::<W>(range, named.mutant, Stop::AtFailure, |_, _| {}).failures.into_iter().next()
 }

@@ -11,7 +11,7 @@ use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
 use std::rc::Rc;
 use std::sync::Once;
 
-use crate::runner::Failure;
+use crate::runner::{Failure, WorldName};
 use crate::trace::Trace;
 
 /// Whether a panic is printed when it happens.
@@ -26,6 +26,8 @@ pub enum Loudness {
 /// The world that a thread runs.
 #[derive(Debug, Clone)]
 pub struct Watched {
+    /// Which world.
+    pub world: WorldName,
     /// Its seed.
     pub seed: u64,
     /// The rule that is off in it, by the name that replays it.
@@ -54,7 +56,8 @@ pub fn watch<T>(watched: &Watched, world: impl FnOnce() -> T) -> Result<T, Failu
 
 impl Watched {
     fn failure(&self, what: String) -> Failure {
-        Failure { seed: self.seed, step: self.trace.step(), mutant: self.mutant, what }
+        let (world, seed, mutant) = (self.world, self.seed, self.mutant);
+        Failure { seed, step: self.trace.step(), world, mutant, what }
     }
 }
 

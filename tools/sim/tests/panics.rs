@@ -4,9 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::rc::Rc;
 
+use sim::broker_world::BrokerWorld;
+use sim::log_world::LogWorld;
 use sim::mutants;
 use sim::panics::{Loudness, Watched, watch};
-use sim::runner::Range;
+use sim::runner::{Range, World, WorldName};
 use sim::trace::{Keep, Trace};
 
 /// As `commitlog::abort_on_panic` without the feature `mutants`, which every test of this crate is built with.
@@ -25,7 +27,13 @@ fn a_panic_that_aborts_has_said_its_seed_step_text_trace_and_replay_before() {
     if std::env::var_os(CHILD).is_some() {
         let mutant = None;
         let loudness = Loudness::Loud;
-        let watched = Watched { seed: 4711, mutant, trace: Rc::clone(&trace), loudness };
+        let watched = Watched {
+            world: WorldName::Log,
+            seed: 4711,
+            mutant,
+            trace: Rc::clone(&trace),
+            loudness,
+        };
         let _ = watch(&watched, || {
             let _abort = Abort;
             trace.note("polled", "topics/orders-0", [3, 9]);
@@ -51,9 +59,9 @@ fn a_panic_that_aborts_has_said_its_seed_step_text_trace_and_replay_before() {
 
 #[test]
 fn a_mutants_failure_prints_the_command_that_shows_it_again() {
-    let named = mutants::named("ack-before-sync").unwrap();
+    let named = mutants::named::<LogWorld>("ack-before-sync").unwrap();
     let range = Range { from: 0, seeds: 3_000, threads: 2 };
-    let found = mutants::hunt(&named, range).unwrap();
+    let found = mutants::hunt::<LogWorld>(&named, range).unwrap();
     let printed = found.to_string();
     let (_, arguments) = printed.split_once(" -- ").unwrap();
     let replayed = Command::new(env!("CARGO_BIN_EXE_sim"))
@@ -67,9 +75,15 @@ fn a_mutants_failure_prints_the_command_that_shows_it_again() {
 
 #[test]
 fn every_mutant_has_one_name_that_a_shell_takes_as_it_is() {
-    for named in mutants::all() {
+    check_names::<LogWorld>();
+    check_names::<BrokerWorld>();
+}
+
+fn check_names<W: World>() {
+    for named in W::mutants() {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';
         assert!(named.name.bytes().all(plain), "{}", named.name);
-        assert_eq!(mutants::named(named.name).map(|found| found.mutant), Some(named.mutant));
+        let found = mutants::named::<W>(named.name).map(|found| found.mutant);
+        assert!(found == Some(named.mutant), "{}", named.name);
     }
 }

@@ -1,8 +1,8 @@
 //! The world's own promises: seeds pass, one seed is one trace, and every rule that is switched off is noticed.
 
-use sim::log_world::WorldMutant;
+use sim::log_world::{LogWorld, WorldMutant};
 use sim::mutants;
-use sim::runner::{Range, Stop, run_many, run_one};
+use sim::runner::{Range, Stop, World as _, run_many, run_one};
 use sim::trace::Keep;
 
 /// Seeds of the quick run; CI runs ten thousand by the binary.
@@ -18,7 +18,7 @@ fn threads() -> usize {
 #[test]
 fn logs_keep_their_promises_for_every_seed() {
     let range = Range { from: 0, seeds: SEEDS, threads: threads() };
-    let report = run_many(range, WorldMutant::default(), Stop::AtEnd, |_, _| {});
+    let report = run_many::<LogWorld>(range, WorldMutant::default(), Stop::AtEnd, |_, _| {});
     let failures: String = report.failures.iter().map(|failure| format!("{failure}\n")).collect();
     assert!(report.failures.is_empty(), "{failures}{report}");
     // A world in which nothing happens would pass as well.
@@ -44,7 +44,8 @@ fn logs_keep_their_promises_for_every_seed() {
 #[test]
 fn one_seed_is_one_trace() {
     for seed in [1, 2, 3, 4, 5] {
-        let hash = || run_one(seed, WorldMutant::default(), Keep::Hash).0.map(|one| one.hash);
+        let hash =
+            || run_one::<LogWorld>(seed, WorldMutant::default(), Keep::Hash).0.map(|one| one.hash);
         let first = hash();
         assert!(first.is_some(), "seed {seed} panics");
         assert_eq!(first, hash(), "seed {seed}");
@@ -53,9 +54,9 @@ fn one_seed_is_one_trace() {
 
 #[test]
 fn every_mutant_is_caught() {
-    for named in mutants::all() {
+    for named in LogWorld::mutants() {
         let range = Range { from: 0, seeds: MUTANT_SEEDS_MAX, threads: threads() };
-        let found = mutants::hunt(&named, range);
+        let found = mutants::hunt::<LogWorld>(&named, range);
         let found =
             found.unwrap_or_else(|| panic!("{} escaped {MUTANT_SEEDS_MAX} seeds", named.name));
         println!("{}: {found}", named.name);

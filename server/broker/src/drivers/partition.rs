@@ -354,7 +354,10 @@ impl<P: Platform> PartitionDriver<P> {
             bytes: 0,
         };
         let nothing_wanted = bytes_max == 0 && minimum == AtLeastOneBatch::No;
-        if fetched.diverging.is_some() || entry.offset >= self.visible_end(view.end) || nothing_wanted {
+        if fetched.diverging.is_some()
+            || entry.offset >= self.visible_end(view.end)
+            || nothing_wanted
+        {
             return Ok(fetched);
         }
         let end = self.visible_end(view.end);

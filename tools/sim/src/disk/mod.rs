@@ -28,7 +28,9 @@ mod tree;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use commitlog::{
@@ -92,6 +94,21 @@ pub struct DiskStats {
     pub refused: u64,
 }
 
+impl DiskStats {
+    /// Adds what another disk has seen.
+    pub fn add(&mut self, other: &Self) {
+        self.reads += other.reads;
+        self.read_bytes += other.read_bytes;
+        self.writes += other.writes;
+        self.written_bytes += other.written_bytes;
+        self.syncs += other.syncs;
+        self.crashes += other.crashes;
+        self.sectors_torn += other.sectors_torn;
+        self.errors += other.errors;
+        self.refused += other.refused;
+    }
+}
+
 /// A simulated disk. Clones are the same disk.
 #[derive(Clone)]
 pub struct SimDisk {
@@ -111,6 +128,10 @@ struct State {
     prng: Prng,
     faults: Faults,
     capacity: u64,
+    /// Operations on paths that contain one of these wait.
+    held: Vec<String>,
+    is_space_held: bool,
+    waiting: Vec<Waker>,
     generation: u64,
     open: BTreeMap<NodeId, u32>,
 }
@@ -132,6 +153,9 @@ impl SimDisk {
             prng,
             faults: Faults::default(),
             capacity: u64::MAX,
+            held: Vec::new(),
+            is_space_held: false,
+            waiting: Vec::new(),
             generation: 0,
             open: BTreeMap::new(),
         };
@@ -152,6 +176,34 @@ impl SimDisk {
     /// From now on all files together hold at most so many bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.state.borrow_mut().capacity = bytes;
+    }
+
+    /// From now on operations on paths that contain `part` wait, until [`SimDisk::release`].
+    pub fn hold(&self, part: &str) {
+        self.shared.trace.note("hold", part, [0, 0]);
+        self.shared.state.borrow_mut().held.push(part.to_owned());
+    }
+
+    /// From now on the question for free space waits, until [`SimDisk::release`].
+    pub fn hold_free_space(&self) {
+        self.shared.state.borrow_mut().is_space_held = true;
+    }
+
+    /// Lets everything go on that waits.
+    pub fn release(&self) {
+        let waiting = {
+            let mut state = self.shared.state.borrow_mut();
+            state.held.clear();
+            state.is_space_held = false;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_iter().for_each(Waker::wake);
+    }
+
+    /// Whether anything waits for [`SimDisk::release`].
+    #[must_use]
+    pub fn is_waited_for(&self) -> bool {
+        !self.shared.state.borrow().waiting.is_empty()
     }
 
     /// Bytes all files hold.
@@ -199,6 +251,9 @@ impl SimDisk {
     fn restart_in(&self, state: &mut State) -> Self {
         state.generation += 1;
         state.open.clear();
+        state.held.clear();
+        state.is_space_held = false;
+        state.waiting.clear();
         Self { shared: Rc::clone(&self.shared), generation: state.generation }
     }
 
@@ -285,7 +340,20 @@ impl SimDisk {
             Pause::Yield => self.shared.executor.yield_now().await,
             Pause::Sleep(duration) => self.shared.executor.sleep(duration).await,
         }
+        self.wait_while(|state| state.held.iter().any(|part| path.contains(part.as_str()))).await;
         self.check_generation()
+    }
+
+    async fn wait_while(&self, is_held: impl Fn(&State) -> bool) {
+        poll_fn(|context| {
+            let mut state = self.shared.state.borrow_mut();
+            if !is_held(&state) {
+                return Poll::Ready(());
+            }
+            state.waiting.push(context.waker().clone());
+            Poll::Pending
+        })
+        .await;
     }
 
     fn check_generation(&self) -> DiskResult<()> {
@@ -458,6 +526,7 @@ impl Disk for SimDisk {
 
     async fn free_bytes(&self) -> DiskResult<u64> {
         self.take_time("free", "", [0, 0]).await?;
+        self.wait_while(|state| state.is_space_held).await;
         Ok(self.shared.state.borrow().free())
     }
 }

@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use commitlog::StartKind;
 
-use super::model::{Verdict, broken};
 use super::start::{self, Node, StartError};
 use super::{Ending, FaultPlan, LifePlan, World, verify, work};
 use crate::disk::{Faults, SimDisk};
 use crate::prng::OneIn;
+use crate::verdict::{Verdict, broken};
 
 /// Virtual time that pending acknowledgements get once faults are over: far more than any operation takes.
 const PEACE: Duration = Duration::from_secs(60);

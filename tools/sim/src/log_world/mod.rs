@@ -19,6 +19,7 @@ mod verify;
 mod work;
 
 use std::cell::{Cell, RefCell};
+use std::fmt;
 use std::rc::Rc;
 
 use commitlog::mutant::Mutant as LogMutant;
@@ -28,10 +29,11 @@ use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
 use crate::disk::{DiskStats, SimDisk};
 use crate::executor::{RunEnd, RunLimits, SimExecutor};
 use crate::prng::Prng;
+use crate::runner::{Outcome, WorldName};
 use crate::trace::Trace;
+use crate::verdict::{Violation, broken};
 
 use model::LogModel;
-pub use model::Violation;
 
 /// Polls one life may take: twenty times what the busiest seed needs.
 const LIFE_STEPS_MAX: u64 = 400_000;
@@ -80,16 +82,7 @@ pub struct WorldStats {
 impl WorldStats {
     /// Adds another world's figures.
     pub fn add(&mut self, other: &Self) {
-        let disk = &mut self.disk;
-        disk.reads += other.disk.reads;
-        disk.read_bytes += other.disk.read_bytes;
-        disk.writes += other.disk.writes;
-        disk.written_bytes += other.disk.written_bytes;
-        disk.syncs += other.disk.syncs;
-        disk.crashes += other.disk.crashes;
-        disk.sectors_torn += other.disk.sectors_torn;
-        disk.errors += other.disk.errors;
-        disk.refused += other.disk.refused;
+        self.disk.add(&other.disk);
         self.lives += other.lives;
         self.batches += other.batches;
         self.acked_records_checked += other.acked_records_checked;
@@ -104,19 +97,54 @@ impl WorldStats {
     }
 }
 
-/// How a seed ended.
-#[derive(Debug, Clone)]
-pub struct Outcome {
-    /// The seed.
-    pub seed: u64,
-    /// Hash of the trace: equal for equal seeds and builds.
-    pub hash: u64,
-    /// What happened.
-    pub stats: WorldStats,
-    /// The property that did not hold, and the step.
-    pub failure: Option<(u64, Violation)>,
-    /// The trace, if it was asked for.
-    pub lines: Vec<String>,
+impl fmt::Display for WorldStats {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { disk, .. } = self;
+        write!(
+            formatter,
+            "lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
+             acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
+             indexes_spoiled={} small_files_spoiled={}",
+            self.lives,
+            disk.crashes,
+            self.clean_stops,
+            disk.sectors_torn,
+            disk.errors,
+            disk.refused,
+            self.batches,
+            self.acked_records_checked,
+            self.reads,
+            self.lookups,
+            self.duplicates,
+            self.bits_rotten,
+            self.damage_isolated,
+            self.indexes_spoiled,
+            self.small_files_spoiled,
+        )
+    }
+}
+
+/// The world of one node's logs, as the runner sees it.
+#[derive(Debug, Clone, Copy)]
+pub struct LogWorld;
+
+impl crate::runner::World for LogWorld {
+    type Mutant = WorldMutant;
+    type Stats = WorldStats;
+    const NAME: WorldName = WorldName::Log;
+
+    fn run(seed: u64, mutant: WorldMutant, trace: Rc<Trace>) -> Outcome<WorldStats> {
+        run_seed(seed, mutant, trace)
+    }
+
+    fn add(total: &mut WorldStats, other: &WorldStats) {
+        total.add(other);
+    }
+
+    #[cfg(feature = "mutants")]
+    fn mutants() -> Vec<crate::mutants::Named<WorldMutant>> {
+        crate::mutants::of_log_world()
+    }
 }
 
 /// Choices that hold for all lives of a seed.
@@ -290,12 +318,11 @@ impl LifePlan {
 
 /// Runs one seed to its verdict, noting in a fresh `trace` what happens.
 #[must_use]
-pub fn run_seed(seed: u64, mutant: WorldMutant, trace: Rc<Trace>) -> Outcome {
+pub fn run_seed(seed: u64, mutant: WorldMutant, trace: Rc<Trace>) -> Outcome<WorldStats> {
     let (world, disk) = World::new(seed, mutant, trace);
     let failure = live_all(&world, disk);
     let failure = failure.err().map(|violation| (world.trace.step(), violation));
     Outcome {
-        seed,
         hash: world.trace.hash(),
         stats: world.stats.get(),
         failure,
@@ -337,9 +364,7 @@ fn live_once(world: &Rc<World>, disk: &SimDisk, plan: LifePlan) -> Result<bool, 
     match end {
         RunEnd::Done(result) => result.map(|()| is_crash),
         RunEnd::Crashed => Ok(is_crash),
-        RunEnd::Deadlock { tasks } => {
-            model::broken("progress", format!("{tasks} tasks wait for ever"))
-        }
-        RunEnd::OutOfSteps => model::broken("progress", "a loop without end"),
+        RunEnd::Deadlock { tasks } => broken("progress", format!("{tasks} tasks wait for ever")),
+        RunEnd::OutOfSteps => broken("progress", "a loop without end"),
     }
 }

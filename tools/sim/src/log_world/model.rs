@@ -3,36 +3,13 @@
 //! Owns the oracle. It is a plain list searched from the front, sharing no code with the log, so that a clever mistake there
 //! has no twin here. Every check returns the property that was broken and the facts.
 
-use std::fmt;
 use std::ops::Range;
 use std::rc::Rc;
 
 use record::{Fold, Offset, ProducerBatch, ProducerSnapshotEntry};
 
 use super::batches::Draft;
-
-/// A property that did not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Which.
-    pub property: &'static str,
-    /// What was found, and where.
-    pub detail: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.property, self.detail)
-    }
-}
-
-/// What a check returns.
-pub(super) type Verdict<T = ()> = Result<T, Violation>;
-
-/// Names a broken property.
-pub(super) fn broken<T>(property: &'static str, detail: impl Into<String>) -> Verdict<T> {
-    Err(Violation { property, detail: detail.into() })
-}
+use crate::verdict::{Verdict, broken};
 
 /// One accepted batch.
 #[derive(Debug, Clone)]

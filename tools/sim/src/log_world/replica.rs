@@ -17,11 +17,11 @@ use partition::{
 use record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::batches::{self, Draft, Sender, Shape};
-use super::model::{Verdict, broken};
 use super::{World, WorldLog};
 use crate::disk::SimDisk;
 use crate::executor::SimExecutor;
 use crate::prng::OneIn;
+use crate::verdict::{Verdict, broken};
 
 pub(super) type SimLog = Log<SimDisk, SimExecutor>;
 

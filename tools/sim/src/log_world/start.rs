@@ -13,11 +13,11 @@ use commitlog::{CheckpointMap, LogIdentity, LogOptions, SafeEnd, StartKind, Stor
 use partition::{Producers, ProducersOptions};
 use record::{LeaderEpoch, NodeId, Offset, Slot, TopicId, TopicPartition};
 
-use super::model::{Verdict, Violation, broken};
 use super::replica::Replica;
 use super::{LifePlan, World};
 use crate::disk::SimDisk;
 use crate::executor::SimExecutor;
+use crate::verdict::{Verdict, Violation, broken};
 
 pub(super) type SimStore = Store<SimDisk, SimExecutor>;
 

@@ -6,11 +6,11 @@
 
 use std::rc::Rc;
 
-use super::model::{Verdict, broken};
 use super::{World, start};
 use crate::disk::{Faults, SimDisk};
 use crate::executor::{RunEnd, RunLimits};
 use crate::prng::OneIn;
+use crate::verdict::{Verdict, broken};
 
 /// Bytes of a batch's leader epoch.
 const UNCHECKED: std::ops::Range<u64> = 12..16;

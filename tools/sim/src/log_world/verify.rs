@@ -10,11 +10,12 @@ use commitlog::{AtLeastOneBatch, ReadBatches, ReadError, ReadRequest};
 use partition::{Producers, ProducersOptions};
 use record::{Fold, LeaderEpoch, Offset, Timestamp};
 
-use super::model::{LogModel, Verdict, broken};
+use super::model::LogModel;
 use super::replica::Replica;
 use super::start::Node;
 use super::{LifePlan, World};
 use crate::disk::SimDisk;
+use crate::verdict::{Verdict, broken};
 
 /// Look-ups by time in one comparison of a log.
 const LOOKUPS: u64 = 4;

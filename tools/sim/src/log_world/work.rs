@@ -11,13 +11,13 @@ use std::time::Duration;
 use commitlog::{AtLeastOneBatch, Executor, ReadRequest, TaskClass};
 use record::Offset;
 
-use super::model::{Verdict, broken};
 use super::replica::{Produced, Replica};
 use super::start::{Node, SimStore};
 use super::verify::{self, ReadFaults};
 use super::{FaultPlan, LifePlan, World, tamper};
 use crate::disk::SimDisk;
 use crate::prng::OneIn;
+use crate::verdict::{Verdict, broken};
 
 /// Attempts of a writer whose log's memory is full, before it counts as stuck.
 const FULL_TRIES_MAX: u32 = 10_000;

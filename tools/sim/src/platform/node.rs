@@ -57,8 +57,7 @@ impl SimNode {
             };
             platform.spawn(TaskClass::Foreground, Box::pin(main));
         }
-        let node =
-            Self { stop: Flag::default(), ended: Flag::default(), outcome: Rc::default() };
+        let node = Self { stop: Flag::default(), ended: Flag::default(), outcome: Rc::default() };
         let ready = node.start_control(machine, control, plan);
         (node, ready)
     }
