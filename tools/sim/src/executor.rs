@@ -484,8 +484,7 @@ mod tests {
     #[test]
     fn one_seed_gives_one_schedule_and_other_seeds_give_others() {
         assert_eq!(schedule(1), schedule(1));
-        let distinct: std::collections::BTreeSet<String> =
-            (0..20).map(|seed| schedule(seed).0).collect();
+        let distinct: BTreeSet<String> = (0..20).map(|seed| schedule(seed).0).collect();
         assert!(distinct.len() > 10, "{distinct:?}");
     }
 

@@ -126,7 +126,7 @@ impl Connection {
 fn frame_of<'a, R: Request<'a>>(version: i16, correlation_id: i32, request: &R) -> Vec<u8> {
     let call = Call { version, correlation_id, client_id: Some("sim") };
     let encoded = encode_request(call, request).expect("a client's request can be encoded");
-    encoded.into_bytes().ok().expect("its records are inline").to_vec()
+    encoded.into_bytes().expect("its records are inline").to_vec()
 }
 
 async fn next_frame(socket: &SimSocket) -> Verdict<Option<Vec<u8>>> {

@@ -71,7 +71,7 @@ pub(super) async fn verify(world: &Rc<World>, machine: &SimMachine, plan: LifePl
     let Some(mut connection) = Connection::open(world, machine, plan) else {
         return broken("a node that is ready listens", "nobody does");
     };
-    for index in 0..NAMES.len() {
+    for (index, name) in NAMES.iter().enumerate() {
         let Some(found) = find(&mut connection, index).await? else {
             return broken("a node at rest answers", "the connection ended");
         };
@@ -88,12 +88,12 @@ pub(super) async fn verify(world: &Rc<World>, machine: &SimMachine, plan: LifePl
                 if let Some(found) = end_of(&mut connection, index).await?
                     && found < end
                 {
-                    let detail = format!("{}: ends at {found}, told {end}", NAMES[index]);
+                    let detail = format!("{name}: ends at {found}, told {end}");
                     return broken("what was shown or acknowledged stays", detail);
                 }
             }
             (known, found) => {
-                let detail = format!("{}: {known:?}, found {found:?}", NAMES[index]);
+                let detail = format!("{name}: {known:?}, found {found:?}");
                 return broken("creations and deletions that were acknowledged hold", detail);
             }
         }
@@ -241,13 +241,10 @@ async fn append(
     let timestamp = Timestamp(EPOCH_MS);
     builder.append(&NewRecord { timestamp, value: Some(b"passing"), ..NewRecord::default() });
     let bytes = builder.build();
-    let data =
-        PartitionProduceData { index: PartitionIndex(0), records: Records::Inline(&bytes) };
-    let topic =
-        TopicProduceData { topic_id: id, partition_data: vec![data], ..Default::default() };
+    let data = PartitionProduceData { index: PartitionIndex(0), records: Records::Inline(&bytes) };
+    let topic = TopicProduceData { topic_id: id, partition_data: vec![data], ..Default::default() };
     let topic_data = vec![topic];
-    let request =
-        ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data, ..Default::default() };
+    let request = ProduceRequest { acks: -1, timeout_ms: 30_000, topic_data, ..Default::default() };
     let Some(frame) = connection.call(13, &request).await? else { return Ok(()) };
     let answer: ProduceResponse<'_> = read(13, &frame)?;
     let found = answer.responses.first().and_then(|topic| topic.partition_responses.first());

@@ -41,13 +41,12 @@ pub(super) async fn everything(world: &Rc<World>, machine: &SimMachine, plan: Li
     while positions.iter().any(|(place, at)| ends.get(place).is_none_or(|end| at < end)) {
         read_on(world, &mut connection, &mut positions, &mut ends).await?;
     }
-    let history = world.history.borrow();
     for (place, end) in &ends {
+        let history = world.history.borrow();
         history.read_whole(*place, *end)?;
         let placed = history.placed_count(*place);
         world.count(|stats| stats.verified_batches += placed);
     }
-    drop(history);
     look_up(world, &mut connection, &ends).await
 }
 
