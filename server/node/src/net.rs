@@ -86,6 +86,8 @@ pub fn reserve(address: SocketAddr) -> io::Result<AddressReservation> {
         wait_until_free(address)?;
     }
     let socket = bound_socket(address, Sharing::AmongCores)?;
+    // Two sockets that reuse addresses may both be bound until one of them listens: a node that starts meanwhile would pass.
+    socket.set_reuse_address(false)?;
     let address = ip_address(&socket.local_addr()?)?;
     Ok(AddressReservation { _socket: socket, address })
 }

@@ -243,6 +243,9 @@ fn a_reserved_address_is_shared_by_our_cores_and_refused_to_others() {
     let reserved = reserve(LOOPBACK).unwrap();
     let address = reserved.address();
     assert_ne!(address.port(), 0);
+    // A node that is still starting listens nowhere.
+    let in_use = reserve(address).unwrap_err();
+    assert_eq!(in_use.kind(), io::ErrorKind::AddrInUse);
     run_local(async {
         let first = TcpListener::bind(address).unwrap();
         let second = TcpListener::bind(address).unwrap();
