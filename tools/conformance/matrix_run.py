@@ -52,12 +52,19 @@ def _java(jars: Path) -> Program:
     return Program(["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", classes, "Client"])
 
 
+def _go(client: str) -> Program:
+    return Program([CACHE / "matrix-go" / "matrix", client])
+
+
 PROGRAMS = {
     "confluent-kafka": _python("conformance-venv", "with_confluent.py"),
     "confluent-kafka, old": _python("matrix-python-old", "with_confluent.py"),
     "kafka-python": _python("matrix-python", "with_kafka_python.py"),
     "aiokafka": _python("matrix-python", "with_aiokafka.py"),
     "kafkajs": Program(["node", MATRIX / "node" / "client.js"]),
+    "franz-go": _go("franz-go"),
+    "sarama": _go("sarama"),
+    "segmentio/kafka-go": _go("kafka-go"),
     "Java": _java(CACHE / "kafka" / "jars"),
     "Java, old": _java(CACHE / "matrix-java-old" / "jars"),
 }

@@ -16,6 +16,7 @@ system_packages() {
   local missing=()
   command -v kcat >/dev/null || missing+=(kcat)
   command -v javac >/dev/null || missing+=(openjdk-17-jdk-headless)
+  command -v go >/dev/null || missing+=(golang-go)
   command -v npm >/dev/null || missing+=(nodejs npm)
   command -v mvn >/dev/null || missing+=(maven)
   command -v taskset >/dev/null || missing+=(util-linux)

@@ -10,7 +10,7 @@ from .admin_cases import (
 )
 from .cases import ABSENT, CONFIGURED, TIMEOUT_MS, TOPIC, TRIMMED, Cases
 from .schema import Fields, Value
-from .side import ZERO_ID
+from .side import OWN_CLUSTER, ZERO_ID
 
 
 def add(cases: Cases) -> None:
@@ -32,8 +32,18 @@ def api_versions(cases: Cases) -> None:
     add(api, "no-software", {}, cases.since(api, 3))
     for what, name in (("space", "a b"), ("dash-first", "-a"), ("not-ascii", "ä")):
         add(api, f"software-{what}", {**client, "ClientSoftwareName": name}, cases.since(api, 3))
-    add(api, "other-cluster", {**client, "ClusterId": "x", "NodeId": 1}, (5,))
-    add(api, "other-node", {**client, "NodeId": 9}, (5,))
+    # KIP-1242: whom a client means to have reached.
+    for what, cluster_id, node_id in (
+        ("own-node", OWN_CLUSTER, 1),
+        ("own-cluster", OWN_CLUSTER, -1),
+        ("own-node-alone", None, 1),
+        ("other-node", OWN_CLUSTER, 9),
+        ("other-node-alone", None, 9),
+        ("other-cluster", "x", 1),
+        ("other-cluster-alone", "x", -1),
+        ("empty-cluster", "", -1),
+    ):
+        add(api, what, {**client, "ClusterId": cluster_id, "NodeId": node_id}, (5,))
 
 
 def metadata(cases: Cases) -> None:

@@ -18,6 +18,8 @@ from . import schema
 from .schema import Fields, Value
 
 ZERO_ID = "00" * 16
+# In a case's body: the id of the cluster that it goes to.
+OWN_CLUSTER = "@cluster"
 ANSWER_SECONDS_MAX = 30.0
 FRAME_BYTES_MAX = 128 << 20
 API_VERSIONS = 18
@@ -187,13 +189,12 @@ class Side:
         return bytes(data)
 
     def _with_ids(self, value: Value) -> Value:
-        """Replaces `@name` in a TopicId, and the words for the session and the producer."""
+        """Replaces `@name` in a TopicId, and the words for the session and the cluster."""
         if isinstance(value, list):
             return [self._with_ids(element) for element in value]
         if not isinstance(value, dict):
-            if value == "@session":
-                return self.session_id
-            return self.producer_id if value == "@producer" else value
+            own = {"@session": self.session_id, OWN_CLUSTER: self.cluster_id}
+            return own.get(value, value) if isinstance(value, str) else value
         return {
             name: self.topic_id(inner[1:])
             if name == "TopicId" and inner.startswith("@")

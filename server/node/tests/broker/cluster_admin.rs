@@ -15,6 +15,7 @@ use wire::list_partition_reassignments::{
     ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
     ListPartitionReassignmentsTopics,
 };
+use wire::metadata::{MetadataRequest, MetadataResponse};
 use wire::update_features::{FeatureUpdateKey, UpdateFeaturesRequest, UpdateFeaturesResponse};
 
 use crate::support::{Client, Node, Topic};
@@ -261,5 +262,34 @@ fn the_feature_level_is_told_and_moves_within_what_is_known_only() {
         if version > 0 {
             assert_eq!(update("corelog.version", 1, 9), refused);
         }
+    }
+}
+
+#[test]
+fn a_client_that_reached_another_cluster_or_node_than_it_meant_is_told_so() {
+    let mut client = Node::shared().connect();
+    let frame =
+        client.call(13, &MetadataRequest { topics: Some(Vec::new()), ..Default::default() });
+    let metadata: MetadataResponse<'_> = frame.read();
+    let own = metadata.cluster_id.clone().map(String::from).unwrap();
+    let node = metadata.brokers[0].node_id.0;
+    for (cluster, node_id, expected) in [
+        (Some(own.as_str()), node, ErrorCode::None),
+        (None, -1, ErrorCode::None),
+        (Some("x"), node, ErrorCode::RebootstrapRequired),
+        (Some(own.as_str()), 99, ErrorCode::RebootstrapRequired),
+        (Some(own.as_str()), -1, ErrorCode::InvalidRequest),
+        (None, node, ErrorCode::InvalidRequest),
+    ] {
+        let request = ApiVersionsRequest {
+            client_software_name: "test".into(),
+            client_software_version: "1".into(),
+            cluster_id: cluster.map(Into::into),
+            node_id,
+        };
+        let frame = client.call(5, &request);
+        let answer: ApiVersionsResponse<'_> = frame.read();
+        assert_eq!(answer.error_code, expected, "{cluster:?} {node_id}");
+        assert_eq!(answer.api_keys.is_empty(), expected != ErrorCode::None);
     }
 }

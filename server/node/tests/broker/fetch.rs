@@ -355,3 +355,16 @@ fn records_that_left_the_cache_are_read_from_disk_as_they_were() {
         assert_eq!(bytes[16..records.len()], records[16..]);
     }
 }
+
+#[test]
+fn any_negative_leader_epoch_means_that_the_client_knows_none() {
+    let (mut client, topic) = topic_and_client();
+    client.append(&topic, 0, &batch(&["a"]));
+    let mut request = fetch_of(&topic, &[(0, 0)]);
+    request.topics[0].partitions[0].current_leader_epoch = LeaderEpoch(-5);
+    request.topics[0].partitions[0].last_fetched_epoch = LeaderEpoch(-5);
+    let frame = client.call(13, &request);
+    let answer = fetched(&frame);
+    assert_eq!(answer.error_code, ErrorCode::None);
+    assert_eq!(values_of(answer.records.inline()), ["a"]);
+}

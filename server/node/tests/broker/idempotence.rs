@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use record::ProducerEpoch;
+use record::{ProducerEpoch, ProducerId};
 use wire::ErrorCode;
 use wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 
@@ -227,4 +227,20 @@ fn a_transactional_producer_is_told_to_look_for_its_coordinator() {
     let answer: InitProducerIdResponse = frame.read();
     assert_eq!(answer.error_code, ErrorCode::NotCoordinator);
     assert_eq!((answer.producer_id.0, answer.producer_epoch.0), (-1, -1));
+}
+
+#[test]
+fn an_id_without_its_epoch_and_an_empty_transactional_id_are_no_requests() {
+    let mut client = Node::shared().connect();
+    let plain = || InitProducerIdRequest { transaction_timeout_ms: 60_000, ..Default::default() };
+    for request in [
+        InitProducerIdRequest { producer_id: ProducerId(4), ..plain() },
+        InitProducerIdRequest { producer_epoch: ProducerEpoch(4), ..plain() },
+        InitProducerIdRequest { transactional_id: Some("".into()), ..plain() },
+    ] {
+        let frame = client.call(5, &request);
+        let answer: InitProducerIdResponse = frame.read();
+        assert_eq!(answer.error_code, ErrorCode::InvalidRequest, "{request:?}");
+        assert_eq!((answer.producer_id.0, answer.producer_epoch.0), (-1, -1));
+    }
 }

@@ -298,3 +298,32 @@ fn coordinators_are_not_available_yet_and_clients_may_ask_again() {
         }
     }
 }
+
+#[test]
+fn a_kind_of_coordinator_that_there_is_not_is_no_request() {
+    let mut client = Node::shared().connect();
+    for key_type in [-1, 2, 9] {
+        let request = FindCoordinatorRequest {
+            key: "group".into(),
+            key_type,
+            coordinator_keys: vec!["group".into()],
+        };
+        let frame = client.call(3, &request);
+        let answer: FindCoordinatorResponse<'_> = frame.read();
+        assert_eq!(answer.error_code, ErrorCode::InvalidRequest, "key type {key_type}");
+        let frame = client.call(5, &request);
+        let answer: FindCoordinatorResponse<'_> = frame.read();
+        assert_eq!(answer.coordinators[0].error_code, ErrorCode::InvalidRequest);
+    }
+}
+
+#[test]
+fn an_id_decides_which_topic_is_meant_whatever_name_stands_beside_it() {
+    let (_node, mut client, first, second) = two_topics();
+    let asked = MetadataRequestTopic { topic_id: first.id, name: Some(second.name.into()) };
+    let frame = client.call(13, &asking(vec![asked]));
+    let answer: MetadataResponse<'_> = frame.read();
+    assert_eq!(answer.topics[0].error_code, ErrorCode::None);
+    assert_eq!(answer.topics[0].topic_id, first.id);
+    assert_eq!(answer.topics[0].name.as_deref(), Some(&*first.name));
+}
