@@ -17,6 +17,7 @@ from checks import (
     bad_input,
     confluent,
     dump,
+    java_cluster_tools,
     java_tools,
     kcat,
     own_cli,
@@ -34,6 +35,7 @@ RUNNING = {
     **kcat.CHECKS,
     **confluent.CHECKS,
     **java_tools.CHECKS,
+    **java_cluster_tools.CHECKS,
     **shards.CHECKS,
     **bad_input.CHECKS,
 }

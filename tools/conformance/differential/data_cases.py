@@ -197,7 +197,7 @@ def fetch(cases: Cases) -> None:
     for what, epoch in (("current", 0), ("future", 7), ("negative", -5)):
         row = {"CurrentLeaderEpoch": epoch}
         add("Fetch", f"epoch-{what}", fetched(0, row=row), cases.since("Fetch", 9))
-    for what, epoch in (("current", 0), ("future", 7)):
+    for what, epoch in (("current", 0), ("future", 7), ("negative", -5)):
         row = {"LastFetchedEpoch": epoch, "CurrentLeaderEpoch": 0}
         add("Fetch", f"fetched-epoch-{what}", fetched(3, row=row), cases.since("Fetch", 12))
     for what, topic_id in (("zero-topic-id", ZERO_ID), ("unknown-topic-id", "cd" * 16)):

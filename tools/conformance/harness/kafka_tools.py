@@ -43,9 +43,11 @@ class KafkaTools:
     def __init__(self, bootstrap: str) -> None:
         self.bootstrap = bootstrap
 
-    def tool(self, verb: str, *arguments: str, stdin: bytes = b"") -> str:
-        """`kafka.sh VERB --bootstrap-server … arguments`."""
-        return run([str(KAFKA_SH), verb, "--bootstrap-server", self.bootstrap, *arguments], stdin)
+    def tool(self, verb: str, *arguments: str, stdin: bytes = b"", after: str = "") -> str:
+        """`kafka.sh VERB [after] --bootstrap-server … arguments`."""
+        words = [verb, after] if after else [verb]
+        line = [*words, "--bootstrap-server", self.bootstrap, *arguments]
+        return run([str(KAFKA_SH), *line], stdin)
 
     def refused(self, verb: str, *arguments: str) -> str:
         """What a tool says that must fail."""

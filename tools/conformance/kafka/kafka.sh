@@ -4,7 +4,8 @@
 #   kafka.sh fetch                     copies the jars into the cache (once, about 130 MB)
 #   kafka.sh TOOL [arguments]          topics get-offsets console-producer console-consumer dump-log
 #                                      producer-perf-test configs broker-api-versions cluster
-#                                      features metadata-quorum
+#                                      features metadata-quorum delete-records log-dirs verifiable-producer
+#                                      e2e-latency
 #   kafka.sh serve --data-dir DIR --port N [--fsync] [--set key=value]...
 #                                      formats DIR when it is new, then becomes the broker (foreground)
 #
@@ -88,5 +89,9 @@ case $verb in
   cluster) tool ClusterTool "$@" ;;
   features) tool FeatureCommand "$@" ;;
   metadata-quorum) tool MetadataQuorumCommand "$@" ;;
+  delete-records) tool DeleteRecordsCommand "$@" ;;
+  log-dirs) tool LogDirsCommand "$@" ;;
+  verifiable-producer) tool VerifiableProducer "$@" ;;
+  e2e-latency) tool EndToEndLatency "$@" ;;
   *) fail "unknown verb '$verb': see the head of this file" ;;
 esac

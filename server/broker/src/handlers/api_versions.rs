@@ -55,19 +55,22 @@ pub(super) fn handle<P: Platform, M: Mesh<Message>>(
     })
 }
 
-/// KIP-1242: the client believes to talk to another cluster, or to another node of this one.
+/// KIP-1242: the client believes to talk to another cluster, or to another node of this one. It names both or neither.
 fn wrong_address<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     image: &Image,
     request: &ApiVersionsRequest<'_>,
 ) -> Option<ErrorCode> {
-    let own = image.cluster_id().map(AsRef::as_ref);
-    if request.cluster_id.as_deref().is_some_and(|asked| own.is_some_and(|own| asked != own)) {
-        return Some(ErrorCode::RebootstrapRequired);
-    }
+    let names_node = request.node_id != NodeId::NONE.0;
+    let asked = match request.cluster_id.as_deref() {
+        Some(asked) if names_node => asked,
+        None if !names_node => return None,
+        _ => return Some(ErrorCode::InvalidRequest),
+    };
+    let is_own_cluster = image.cluster_id().is_none_or(|own| own.as_ref() == asked);
     let seen = controller(call, image);
-    let is_other = request.node_id >= 0 && seen != NodeId::NONE && request.node_id != seen.0;
-    is_other.then_some(ErrorCode::InvalidRequest)
+    let is_own_node = seen == NodeId::NONE || request.node_id == seen.0;
+    (!is_own_cluster || !is_own_node).then_some(ErrorCode::RebootstrapRequired)
 }
 
 fn level(level: u16) -> i16 {

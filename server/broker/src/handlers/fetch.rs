@@ -215,7 +215,7 @@ fn wanted_of(partition: &FetchPartition) -> Wanted {
         offset: partition.fetch_offset,
         bytes_max: at_least_zero(partition.partition_max_bytes),
         current_leader_epoch: epoch_of(partition.current_leader_epoch),
-        last_fetched_epoch: partition.last_fetched_epoch,
+        last_fetched_epoch: epoch_of(partition.last_fetched_epoch),
     }
 }
 
