@@ -3,6 +3,7 @@
 //!
 //! It never names a runtime, a clock or a socket type: `node` and the simulator bring those.
 
+mod accept;
 pub mod admin;
 pub mod calls;
 pub mod config;
@@ -14,6 +15,7 @@ pub mod endpoint;
 mod error_code;
 pub mod fetch_sessions;
 mod handlers;
+mod log_pace;
 mod memory;
 pub mod mesh_call;
 pub mod metrics;

@@ -12,6 +12,7 @@
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use record::{
     TopicId, TopicPartition,
 };
 
+use crate::accept::accept_each;
 use crate::admin;
 use crate::calls::{ListenAt, Reply, Request};
 use crate::config::Config;
@@ -37,6 +39,7 @@ use crate::control::pages::AdminPages;
 use crate::control::{Changes, Control, Readiness, ask_all, changes, receive, serve_changes};
 use crate::drivers::metadata_log::{MetadataLog, SoloMetadataLog};
 use crate::drivers::recovery::report_recovery;
+use crate::log_pace::LogPace;
 use crate::mesh_call::{Caller, Message};
 use crate::mutant::Mutant;
 use crate::node_state::NodeState;
@@ -51,8 +54,8 @@ const METADATA_FILES_MAX: usize = 16;
 const TICK: Duration = Duration::from_secs(1);
 /// Requests that the admin server serves at once.
 const ADMIN_CONNECTIONS_MAX: usize = 64;
-/// How long to leave the admin listener alone that could not accept.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// At most one line in this time about connections that the admin server cannot accept.
+const ADMIN_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the control executor is started with.
 #[derive(Debug)]
@@ -414,25 +417,26 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
     let accepting = async move {
         let open = Rc::new(());
         let pages = Rc::new(AdminPages::new(&serving));
-        loop {
-            match listener.accept().await {
-                // Dropping them closes the connection.
-                Ok(_) if Rc::strong_count(&open) > ADMIN_CONNECTIONS_MAX => {}
-                Ok((reader, writer)) => {
-                    let (counted, pages) = (Rc::clone(&open), Rc::clone(&pages));
-                    let platform = serving.platform.clone();
-                    let serve = async move {
-                        admin::serve(&platform, reader, writer, &*pages).await;
-                        drop(counted);
-                    };
-                    serving.platform.spawn(TaskClass::Foreground, Box::pin(serve));
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "the admin server cannot accept, trying again");
-                    serving.platform.sleep(ACCEPT_PAUSE).await;
-                }
+        let pace = LogPace::new(ADMIN_LOG_INTERVAL);
+        let failed = |error: &io::Error| {
+            if let Some(unlogged) = pace.due(serving.platform.monotonic()) {
+                tracing::warn!(%error, unlogged, "the admin server cannot accept, trying again");
             }
-        }
+        };
+        let taken = |reader, writer| {
+            if Rc::strong_count(&open) > ADMIN_CONNECTIONS_MAX {
+                // Dropping them closes the connection.
+                return;
+            }
+            let (counted, pages) = (Rc::clone(&open), Rc::clone(&pages));
+            let platform = serving.platform.clone();
+            let serve = async move {
+                admin::serve(&platform, reader, writer, &*pages).await;
+                drop(counted);
+            };
+            serving.platform.spawn(TaskClass::Foreground, Box::pin(serve));
+        };
+        accept_each(&serving.platform, listener, failed, taken).await;
     };
     control.platform.spawn(TaskClass::Foreground, Box::pin(accepting));
     Ok(bound)

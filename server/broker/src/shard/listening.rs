@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -13,16 +14,16 @@ use std::time::Duration;
 use commitlog::TaskClass;
 use futures_lite::future::or;
 
+use crate::accept::accept_each;
 use crate::calls::ListenAt;
 use crate::connection::{self, Activity, ArrivalLimits};
 use crate::context::ListenerName;
+use crate::log_pace::LogPace;
 use crate::mesh_call::Message;
 use crate::platform::{Listener, Mesh, Platform};
 use crate::shard::Shard;
 use crate::sync::Event;
 
-/// How long to leave a listener alone that could not accept: files run out and come back.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long a request may take to arrive, and how slowly it may come, while others wait for the memory that it holds.
 const ARRIVAL_LIMITS: ArrivalLimits = ArrivalLimits {
     time_max: Duration::from_secs(30),
@@ -39,7 +40,7 @@ pub(super) struct Listening<P: Platform> {
     live: RefCell<BTreeMap<u64, Rc<Activity>>>,
     next_number: Cell<u64>,
     ended: Rc<Event>,
-    refusal_logged_at: Cell<Option<Duration>>,
+    refusal_pace: LogPace,
 }
 
 impl<P: Platform> Default for Listening<P> {
@@ -49,7 +50,7 @@ impl<P: Platform> Default for Listening<P> {
             live: RefCell::default(),
             next_number: Cell::new(0),
             ended: Rc::default(),
-            refusal_logged_at: Cell::new(None),
+            refusal_pace: LogPace::new(REFUSAL_LOG_INTERVAL),
         }
     }
 }
@@ -113,7 +114,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         for (name, listener) in self.listening.bound.take() {
             let shard = Rc::clone(self);
             let accepting = async move {
-                let accept = accept_all(Rc::clone(&shard), name, listener);
+                let failed = |error: &io::Error| shard.report_no_accept(&name, error);
+                let taken = |reader, writer| shard.take_in(&name, reader, writer);
+                let accept = accept_each(&shard.platform, listener, failed, taken);
                 or(accept, shard.stopping.raised()).await;
             };
             self.platform.spawn(TaskClass::Foreground, Box::pin(accepting));
@@ -152,47 +155,29 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    fn log_refusal(&self, say: impl FnOnce()) {
-        let (now, logged_at) = (self.platform.monotonic(), &self.listening.refusal_logged_at);
-        if logged_at.get().is_none_or(|at| now.saturating_sub(at) >= REFUSAL_LOG_INTERVAL) {
-            logged_at.set(Some(now));
-            say();
-        }
-    }
-}
-
-async fn accept_all<P: Platform, M: Mesh<Message>>(
-    shard: Rc<Shard<P, M>>,
-    name: ListenerName,
-    listener: P::Listener,
-) {
-    loop {
-        let (reader, writer) = match listener.accept().await {
-            Ok(halves) => halves,
-            Err(error) => {
-                shard.log_refusal(|| {
-                    tracing::warn!(listener = %name.0, %error, "cannot accept connections, trying again");
-                });
-                shard.platform.sleep(ACCEPT_PAUSE).await;
-                continue;
+    /// Serves a new connection, or refuses it: dropping both halves closes it.
+    fn take_in(self: &Rc<Self>, name: &ListenerName, reader: P::Reader, writer: P::Writer) {
+        let activity = Activity::new(self.platform.monotonic());
+        let Some(place) = Place::take(self, &activity) else {
+            if let Some(unlogged) = self.listening.refusal_pace.due(self.platform.monotonic()) {
+                let maximum = self.settings.get().connections_max;
+                tracing::warn!(listener = %name.0, maximum, unlogged, "connection refused: the node has as many as max.connections and the limit of open files allow");
             }
+            return;
         };
-        let activity = Activity::new(shard.platform.monotonic());
-        let Some(place) = Place::take(&shard, &activity) else {
-            shard.log_refusal(|| {
-                let maximum = shard.settings.get().connections_max;
-                tracing::warn!(listener = %name.0, maximum, "connection refused: the node has as many as max.connections and the limit of open files allow");
-            });
-            shard.platform.yield_if_needed().await;
-            continue;
-        };
-        let (serving, name) = (Rc::clone(&shard), name.clone());
-        shard.platform.spawn(
+        let (serving, name) = (Rc::clone(self), name.clone());
+        self.platform.spawn(
             TaskClass::Foreground,
             Box::pin(async move {
                 connection::serve(serving, name, activity, (reader, writer)).await;
                 drop(place);
             }),
         );
+    }
+
+    fn report_no_accept(&self, name: &ListenerName, error: &io::Error) {
+        if let Some(unlogged) = self.listening.refusal_pace.due(self.platform.monotonic()) {
+            tracing::warn!(listener = %name.0, %error, unlogged, "cannot accept connections, trying again");
+        }
     }
 }

@@ -35,6 +35,7 @@ pub use run::run_data_core;
 use crate::drivers::admission::Workspaces;
 use crate::drivers::partition::PartitionDriver;
 use crate::fetch_sessions::FetchSessions;
+use crate::log_pace::LogPace;
 use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::{CoreMetrics, Snapshot};
@@ -80,7 +81,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     disk_space: disk_floor::DiskSpace,
     /// Monotonic time of the last look for silent connections and idle producers.
     swept_at: Cell<Duration>,
-    bad_input: RefCell<BTreeMap<BadInputKind, BadInput>>,
+    bad_input: RefCell<BTreeMap<BadInputKind, LogPace>>,
 }
 
 /// What a partition is on this core.
@@ -136,13 +137,6 @@ pub enum BadInputKind {
     Header,
     /// A body that is not what its header says.
     Body,
-}
-
-/// When a kind was last logged, and how often it came since.
-#[derive(Debug, Default)]
-struct BadInput {
-    logged_at: Option<Duration>,
-    unlogged: u64,
 }
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
@@ -235,18 +229,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Counts bytes that were no request, and says so in the log, but not for each.
     pub fn report_bad_input(&self, peer: SocketAddr, kind: BadInputKind, what: &str) {
         self.metrics.connections_violating.increment();
-        let now = self.platform.monotonic();
         let mut kinds = self.bad_input.borrow_mut();
-        let bad = kinds.entry(kind).or_default();
-        let is_due =
-            bad.logged_at.is_none_or(|at| now.saturating_sub(at) >= BAD_INPUT_LOG_INTERVAL);
-        if !is_due {
-            bad.unlogged += 1;
-            return;
+        let pace = kinds.entry(kind).or_insert_with(|| LogPace::new(BAD_INPUT_LOG_INTERVAL));
+        if let Some(unlogged) = pace.due(self.platform.monotonic()) {
+            tracing::warn!(%peer, unlogged, "connection closed: {what}");
         }
-        bad.logged_at = Some(now);
-        let unlogged = std::mem::take(&mut bad.unlogged);
-        tracing::warn!(%peer, unlogged, "connection closed: {what}");
     }
 
     /// The counters, with what is measured only when asked.
