@@ -99,8 +99,12 @@ pub struct Config {
     pub request_bytes_max: u32,
     /// `max.connections`.
     pub connections_max: u32,
+    /// `max.connections.per.ip`.
+    pub connections_per_address_max: u32,
     /// `connections.max.idle.ms`.
     pub connection_idle_max: Duration,
+    /// `connections.send.timeout.ms`.
+    pub connection_send_max: Duration,
     /// `fetch.max.bytes`.
     pub fetch_bytes_max: u32,
     /// `fetch.memory.bytes`, a data core.
@@ -275,7 +279,9 @@ impl SettingReader<'_> {
             disk_floor: self.number("disk.floor.bytes").map_or(DiskFloor::Auto, DiskFloor::Bytes),
             request_bytes_max: self.sure("socket.request.max.bytes"),
             connections_max: self.sure("max.connections"),
+            connections_per_address_max: self.sure("max.connections.per.ip"),
             connection_idle_max: self.millis("connections.max.idle.ms"),
+            connection_send_max: self.millis("connections.send.timeout.ms"),
             fetch_bytes_max: self.sure("fetch.max.bytes"),
             fetch_memory_bytes: self.sure("fetch.memory.bytes"),
             fetch_session_slots: self.sure("max.incremental.fetch.session.cache.slots"),

@@ -8,6 +8,7 @@ pub mod admin;
 pub mod calls;
 pub mod config;
 mod connection;
+pub mod connection_counts;
 pub mod context;
 pub mod control;
 pub mod drivers;

@@ -1,15 +1,16 @@
 //! What the control executor tells every data core before it opens its logs.
 //!
-//! Owns one `Send + Sync` struct, shared and, but for one count, never changed: what changes later travels as an image.
+//! Owns one `Send + Sync` struct, shared and, but for the counts of connections, never changed: what changes later travels as
+//! an image.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 
 use cluster::{BrokerConfigs, Image};
 use commitlog::{CheckpointMap, StartKind};
 use record::NodeId;
 
 use crate::config::Config;
+use crate::connection_counts::ConnectionCounts;
 use crate::mutant::Mutant;
 
 /// The node as it starts.
@@ -37,8 +38,8 @@ pub struct NodeState {
     pub start: StartKind,
     /// Checkpoint sequences of this run start here.
     pub sequence_base: u64,
-    /// Client connections of all cores: `max.connections` is the node's. Touched when one comes or goes.
-    pub connection_count: AtomicU32,
+    /// Client connections of all cores: `max.connections` and `max.connections.per.ip` are the node's.
+    pub connections: Arc<ConnectionCounts>,
     /// The rule that is off, if any.
     pub mutant: Mutant,
 }

@@ -21,7 +21,7 @@ pub struct KafkaBrokerConfig {
 
 /// Every such option, ascending by name.
 #[rustfmt::skip]
-pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 327] = [
+pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 326] = [
     KafkaBrokerConfig { name: "add.partitions.to.txn.retry.backoff.max.ms", kind: ConfigType::Int, default: Some("100"), is_dynamic: false },
     KafkaBrokerConfig { name: "add.partitions.to.txn.retry.backoff.ms", kind: ConfigType::Int, default: Some("20"), is_dynamic: false },
     KafkaBrokerConfig { name: "alter.config.policy.class.name", kind: ConfigType::Class, default: None, is_dynamic: false },
@@ -170,7 +170,6 @@ pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 327] = [
     KafkaBrokerConfig { name: "log.roll.jitter.ms", kind: ConfigType::Long, default: None, is_dynamic: true },
     KafkaBrokerConfig { name: "log.segment.delete.delay.ms", kind: ConfigType::Long, default: Some("60000"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.connection.creation.rate", kind: ConfigType::Int, default: Some("2147483647"), is_dynamic: true },
-    KafkaBrokerConfig { name: "max.connections.per.ip", kind: ConfigType::Int, default: Some("2147483647"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.connections.per.ip.overrides", kind: ConfigType::String, default: Some(""), is_dynamic: true },
     KafkaBrokerConfig { name: "max.decompressed.message.bytes", kind: ConfigType::Int, default: Some("2147483639"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.request.partition.size.limit", kind: ConfigType::Int, default: Some("2000"), is_dynamic: false },

@@ -83,7 +83,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 40] = [
+pub static OPTIONS: [ConfigOption; 42] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -119,6 +119,13 @@ pub static OPTIONS: [ConfigOption; 40] = [
         allowed: Allowed::Range(1_000, i64::MAX),
         default: Some("600000"),
         doc: "How long a connection may go without a whole request or a reply before it is closed.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "connections.send.timeout.ms",
+        allowed: Allowed::Range(1_000, i64::MAX),
+        default: Some("120000"),
+        doc: "How long a client may take for the next MiB of its answers, or what is left of them, before its connection is closed and their memory is free.",
         ..MILLIS
     },
     ConfigOption {
@@ -236,6 +243,14 @@ pub static OPTIONS: [ConfigOption; 40] = [
         default: Some("2147483647"),
         is_dynamic: true,
         doc: "Client connections that the node serves at once; one more is closed as soon as it is accepted.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "max.connections.per.ip",
+        allowed: Allowed::Range(0, INT_MAX),
+        default: Some("2147483647"),
+        is_dynamic: true,
+        doc: "Client connections from one address that the node serves at once; one more is closed as soon as it is accepted.",
         ..COUNT
     },
     ConfigOption {

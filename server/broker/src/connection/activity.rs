@@ -1,7 +1,7 @@
 //! Whether a connection still moves.
 //!
 //! Owns what both halves of a connection and the sweep of silent ones share: when something last moved, since when a large
-//! request has been arriving, and the flag that ends it.
+//! request has been arriving and a piece of an answer waiting to be taken, and the flag that ends it.
 //! It never ends anything itself.
 
 use std::cell::Cell;
@@ -17,6 +17,19 @@ pub(crate) enum Lapse {
     Idle,
     /// A request took too long to arrive, and others waited for its memory.
     SlowRequest,
+    /// The client did not take its answers.
+    Stalled,
+}
+
+/// How long a connection may be silent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// `connections.max.idle.ms`: with nothing that moves.
+    pub(crate) idle_max: Duration,
+    /// `connections.send.timeout.ms`: with a piece of an answer that the client does not take.
+    pub(crate) send_max: Duration,
+    /// With a large request that arrives slowly; `None` while nobody waits for its memory.
+    pub(crate) arrival: Option<ArrivalLimits>,
 }
 
 /// How a request arrives.
@@ -55,6 +68,8 @@ pub(crate) struct Activity {
     moved_at: Cell<Duration>,
     /// The request that holds memory and has not arrived whole.
     arrival: Cell<Option<Arrival>>,
+    /// Monotonic time since when a piece of an answer has been on its way.
+    sending_since: Cell<Option<Duration>>,
     lapse: Cell<Option<Lapse>>,
     given_up: Flag,
 }
@@ -67,6 +82,7 @@ impl Activity {
         Rc::new(Self {
             moved_at,
             arrival: Cell::new(None),
+            sending_since: Cell::new(None),
             lapse: Cell::new(None),
             given_up: Flag::default(),
         })
@@ -93,23 +109,30 @@ impl Activity {
         self.arrival.set(None);
     }
 
-    /// Gives the connection up if nothing has moved for `idle_max`.
-    pub(crate) fn expire(&self, now: Duration, idle_max: Duration) {
-        if !self.is_given_up() && now.saturating_sub(self.moved_at.get()) >= idle_max {
-            self.lapse.set(Some(Lapse::Idle));
-            self.give_up();
-        }
+    /// A piece of an answer begins to leave, or has left.
+    pub(crate) fn set_sending_since(&self, since: Option<Duration>) {
+        self.sending_since.set(since);
     }
 
-    /// Gives the connection up if its request arrives too slowly. True when that ended it.
-    pub(crate) fn expire_arrival(&self, now: Duration, limits: ArrivalLimits) -> bool {
-        let is_slow = self.arrival.get().is_some_and(|arrival| limits.is_slow(arrival, now));
-        if !is_slow || self.is_given_up() {
-            return false;
+    /// Gives the connection up if it has been silent for too long; why, when that ended it.
+    pub(crate) fn expire(&self, now: Duration, patience: &Patience) -> Option<Lapse> {
+        if self.is_given_up() {
+            return None;
         }
-        self.lapse.set(Some(Lapse::SlowRequest));
+        let is_over = |since: Duration, max| now.saturating_sub(since) >= max;
+        let arrival = patience.arrival.zip(self.arrival.get());
+        let lapse = if arrival.is_some_and(|(limits, arrival)| limits.is_slow(arrival, now)) {
+            Lapse::SlowRequest
+        } else if self.sending_since.get().is_some_and(|at| is_over(at, patience.send_max)) {
+            Lapse::Stalled
+        } else if is_over(self.moved_at.get(), patience.idle_max) {
+            Lapse::Idle
+        } else {
+            return None;
+        };
+        self.lapse.set(Some(lapse));
         self.give_up();
-        true
+        Some(lapse)
     }
 
     /// Nothing more will be read or sent.
@@ -139,28 +162,15 @@ impl Activity {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_a_connection_on_which_nothing_moves_expires() {
-        let at = Duration::from_secs;
-        let activity = Activity::new(at(100));
-        activity.expire(at(109), at(10));
-        assert!(!activity.is_given_up());
-        activity.moved(at(105));
-        activity.expire(at(114), at(10));
-        assert!(!activity.is_given_up());
-        activity.expire(at(115), at(10));
-        assert!(activity.is_given_up());
-        assert_eq!(activity.lapse(), Some(Lapse::Idle));
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
     }
 
-    #[test]
-    fn a_connection_that_was_lost_is_not_called_idle() {
-        let activity = Activity::new(Duration::ZERO);
-        activity.give_up();
-        activity.expire(Duration::from_secs(9), Duration::from_secs(1));
-        assert!(activity.is_given_up());
-        assert_eq!(activity.lapse(), None);
-    }
+    const PATIENCE: Patience = Patience {
+        idle_max: Duration::from_secs(100),
+        send_max: Duration::from_secs(20),
+        arrival: Some(LIMITS),
+    };
 
     const LIMITS: ArrivalLimits = ArrivalLimits {
         time_max: Duration::from_secs(30),
@@ -169,20 +179,42 @@ mod tests {
     };
 
     #[test]
-    fn a_request_may_take_its_time_and_not_longer() {
-        let at = Duration::from_secs;
+    fn only_a_connection_on_which_nothing_moves_expires() {
         let activity = Activity::new(at(100));
-        assert!(!activity.expire_arrival(at(999), LIMITS), "nothing is arriving");
+        assert_eq!(activity.expire(at(199), &PATIENCE), None);
+        activity.moved(at(150));
+        assert_eq!(activity.expire(at(249), &PATIENCE), None);
+        assert!(!activity.is_given_up());
+        assert_eq!(activity.expire(at(250), &PATIENCE), Some(Lapse::Idle));
+        assert!(activity.is_given_up());
+        assert_eq!(activity.lapse(), Some(Lapse::Idle));
+        assert_eq!(activity.expire(at(999), &PATIENCE), None, "only once");
+    }
+
+    #[test]
+    fn a_connection_that_was_lost_is_not_called_idle() {
+        let activity = Activity::new(Duration::ZERO);
+        activity.give_up();
+        assert_eq!(activity.expire(at(999), &PATIENCE), None);
+        assert!(activity.is_given_up());
+        assert_eq!(activity.lapse(), None);
+    }
+
+    #[test]
+    fn a_request_may_take_its_time_while_nobody_waits_and_not_longer() {
+        let activity = Activity::new(at(100));
+        assert_eq!(activity.expire(at(199), &PATIENCE), None, "nothing is arriving");
         activity.begin_arrival(at(110));
         activity.note_arrival(1 << 20);
-        assert!(!activity.expire_arrival(at(139), LIMITS));
+        assert_eq!(activity.expire(at(139), &PATIENCE), None);
+        let alone = Patience { arrival: None, ..PATIENCE };
+        assert_eq!(activity.expire(at(140), &alone), None);
         activity.end_arrival();
-        assert!(!activity.expire_arrival(at(140), LIMITS), "it has arrived");
+        assert_eq!(activity.expire(at(140), &PATIENCE), None, "it has arrived");
         activity.begin_arrival(at(110));
         activity.note_arrival(1 << 20);
-        assert!(activity.expire_arrival(at(140), LIMITS));
-        assert_eq!(activity.lapse(), Some(Lapse::SlowRequest));
-        assert!(!activity.expire_arrival(at(150), LIMITS), "only once");
+        assert_eq!(activity.expire(at(140), &PATIENCE), Some(Lapse::SlowRequest));
+        assert_eq!(activity.expire(at(150), &PATIENCE), None, "only once");
     }
 
     #[test]
@@ -191,9 +223,22 @@ mod tests {
         let activity = Activity::new(at(0));
         activity.note_arrival(1 << 20);
         activity.begin_arrival(at(0));
-        assert!(!activity.expire_arrival(at(1999), LIMITS), "it has only begun");
+        assert_eq!(activity.expire(at(1999), &PATIENCE), None, "it has only begun");
         activity.note_arrival(2000);
-        assert!(!activity.expire_arrival(at(2000), LIMITS));
-        assert!(activity.expire_arrival(at(2001), LIMITS));
+        assert_eq!(activity.expire(at(2000), &PATIENCE), None);
+        assert_eq!(activity.expire(at(2001), &PATIENCE), Some(Lapse::SlowRequest));
+    }
+
+    #[test]
+    fn a_client_that_takes_its_answers_piece_by_piece_is_served_and_one_that_takes_none_is_not() {
+        let activity = Activity::new(at(100));
+        for piece in [100, 119, 138] {
+            assert_eq!(activity.expire(at(piece), &PATIENCE), None);
+            activity.set_sending_since(Some(at(piece)));
+        }
+        activity.set_sending_since(None);
+        assert_eq!(activity.expire(at(170), &PATIENCE), None, "nothing is on its way");
+        activity.set_sending_since(Some(at(170)));
+        assert_eq!(activity.expire(at(190), &PATIENCE), Some(Lapse::Stalled));
     }
 }

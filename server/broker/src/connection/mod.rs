@@ -15,7 +15,7 @@ use commitlog::{Disk, TaskClass};
 use futures_lite::future::or;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
-pub(crate) use activity::{Activity, ArrivalLimits, Lapse};
+pub(crate) use activity::{Activity, ArrivalLimits, Lapse, Patience};
 pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
 
 use crate::connection::counted::counted_bytes;
@@ -24,7 +24,7 @@ use crate::handlers;
 use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
 use crate::platform::{ConnectionReader, Mesh, Platform};
-use crate::send_path::PlainSendPath;
+use crate::send_path::{PlainSendPath, Sending};
 use crate::shard::{BadInputKind, Shard};
 use crate::sync::Flag;
 
@@ -52,6 +52,9 @@ pub(crate) enum EndReason {
     /// A request took too long to arrive, and others waited for its memory.
     #[error("a request took too long to arrive while others waited for its memory")]
     SlowRequest,
+    /// The client did not take its answers.
+    #[error("the client did not take its answers")]
+    Stalled,
     /// The bytes are no frame.
     #[error("{0}")]
     Frame(FrameError),
@@ -65,6 +68,7 @@ impl EndReason {
         match activity.lapse() {
             Some(Lapse::Idle) => Self::Idle,
             Some(Lapse::SlowRequest) => Self::SlowRequest,
+            Some(Lapse::Stalled) => Self::Stalled,
             None => Self::Lost,
         }
     }
@@ -81,9 +85,17 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     let sending = Rc::clone(&queue);
     let sender = Rc::clone(&shard);
     let moving = Rc::clone(&activity);
-    let sent = move |bytes: usize| {
-        sender.metrics().sent_bytes.add(bytes as u64);
-        moving.moved(sender.platform().monotonic());
+    let sent = move |progress| {
+        let now = sender.platform().monotonic();
+        match progress {
+            Sending::Begins => moving.set_sending_since(Some(now)),
+            Sending::Sent(bytes) => {
+                sender.metrics().sent_bytes.add(bytes as u64);
+                moving.set_sending_since(Some(now));
+                moving.moved(now);
+            }
+            Sending::Ends => moving.set_sending_since(None),
+        }
     };
     let finished = Flag::default();
     let writing = WritingEnd { activity: Rc::clone(&activity), finished: finished.clone() };

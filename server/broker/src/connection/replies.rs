@@ -17,7 +17,7 @@ use futures_lite::future::{or, poll_once};
 use crate::connection::Activity;
 use crate::memory::HeldMemory;
 use crate::mutant::{Mutant, Rule};
-use crate::send_path::{Part, SendPath};
+use crate::send_path::{Part, SendPath, Sending};
 use crate::sync::Event;
 
 /// Requests of one connection that may be under way: a client that sends without reading is not read any further.
@@ -177,9 +177,9 @@ impl<D: Disk> ReplyQueue<D> {
         or(reply, gone).await
     }
 
-    /// Sends replies until the reader has ended and the queue is empty, or the connection is given up. `sent` is told the bytes
-    /// of each send.
-    pub(crate) async fn run(&self, mut path: impl SendPath<D>, sent: impl Fn(usize)) {
+    /// Sends replies until the reader has ended and the queue is empty, or the connection is given up. `tell` is told how each
+    /// send goes.
+    pub(crate) async fn run(&self, mut path: impl SendPath<D>, tell: impl Fn(Sending)) {
         while let Some(first) = self.pop().await {
             let mut gathered = Gathered { held_bytes: first.held_bytes, ..Default::default() };
             gathered.memory.extend(first.memory);
@@ -204,12 +204,8 @@ impl<D: Disk> ReplyQueue<D> {
                     self.activity.given_up().await;
                     false
                 };
-                let sending = async { path.send(&gathered.parts).await.is_ok() };
-                let has_left = or(sending, given_up).await;
-                if has_left {
-                    sent(gathered.bytes);
-                }
-                go_on &= has_left;
+                let sending = async { path.send(&gathered.parts, &tell).await.is_ok() };
+                go_on &= or(sending, given_up).await;
             }
             if !go_on {
                 break;

@@ -16,7 +16,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use cluster::{Advertise, Image, LeaderEpochs, MetadataRecord, NodeRegistration};
@@ -460,8 +459,8 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             broker_configs: Arc::clone(&self.defaults.broker),
             open_files_max: options.open_files_max / usize::from(self.shard_count),
             connections_max: options.connections_max,
-            connection_count: AtomicU32::default(),
             mutant: options.mutant,
+            connections: Arc::default(),
             disk_floor_bytes: options.config.disk_floor.bytes(self.platform.disk_bytes()),
         });
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {

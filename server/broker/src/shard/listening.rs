@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use commitlog::TaskClass;
@@ -16,11 +15,12 @@ use futures_lite::future::or;
 
 use crate::accept::accept_each;
 use crate::calls::ListenAt;
-use crate::connection::{self, Activity, ArrivalLimits};
+use crate::connection::{self, Activity, ArrivalLimits, Lapse, Patience};
+use crate::connection_counts::{ConnectionBounds, ConnectionPlace, NoPlace};
 use crate::context::ListenerName;
 use crate::log_pace::LogPace;
 use crate::mesh_call::Message;
-use crate::platform::{Listener, Mesh, Platform};
+use crate::platform::{ConnectionReader, Listener, Mesh, Platform};
 use crate::shard::Shard;
 use crate::sync::Event;
 
@@ -41,6 +41,7 @@ pub(super) struct Listening<P: Platform> {
     next_number: Cell<u64>,
     ended: Rc<Event>,
     refusal_pace: LogPace,
+    address_pace: LogPace,
 }
 
 impl<P: Platform> Default for Listening<P> {
@@ -51,6 +52,7 @@ impl<P: Platform> Default for Listening<P> {
             next_number: Cell::new(0),
             ended: Rc::default(),
             refusal_pace: LogPace::new(REFUSAL_LOG_INTERVAL),
+            address_pace: LogPace::new(REFUSAL_LOG_INTERVAL),
         }
     }
 }
@@ -75,34 +77,25 @@ impl<P: Platform> Listening<P> {
     }
 }
 
-/// A connection's place among those of this node, for as long as it lives, however it ends.
-struct Place<P: Platform, M: Mesh<Message>> {
+/// A connection that is served, for as long as it lives, however it ends.
+struct Live<P: Platform, M: Mesh<Message>> {
     shard: Rc<Shard<P, M>>,
     number: u64,
+    _place: ConnectionPlace,
 }
 
-impl<P: Platform, M: Mesh<Message>> Place<P, M> {
-    /// `None` where the node has `max.connections` already.
-    fn take(shard: &Rc<Shard<P, M>>, activity: &Rc<Activity>) -> Option<Self> {
-        let maximum = shard.settings.get().connections_max;
-        let taken = shard.state.connection_count.fetch_add(1, Ordering::Relaxed);
+impl<P: Platform, M: Mesh<Message>> Live<P, M> {
+    fn begin(shard: &Rc<Shard<P, M>>, activity: &Rc<Activity>, place: ConnectionPlace) -> Self {
         let number = shard.listening.next_number.get();
         shard.listening.next_number.set(number + 1);
         shard.listening.live.borrow_mut().insert(number, Rc::clone(activity));
-        // From here on dropping it gives the place back.
-        let place = Self { shard: Rc::clone(shard), number };
-        if usize::try_from(taken).is_ok_and(|taken| taken >= maximum) {
-            shard.metrics.connections_refused.increment();
-            return None;
-        }
         shard.metrics.connections_accepted.increment();
-        Some(place)
+        Self { shard: Rc::clone(shard), number, _place: place }
     }
 }
 
-impl<P: Platform, M: Mesh<Message>> Drop for Place<P, M> {
+impl<P: Platform, M: Mesh<Message>> Drop for Live<P, M> {
     fn drop(&mut self) {
-        self.shard.state.connection_count.fetch_sub(1, Ordering::Relaxed);
         self.shard.listening.live.borrow_mut().remove(&self.number);
         self.shard.listening.ended.notify();
     }
@@ -141,38 +134,75 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.listening.live.borrow().len()
     }
 
-    /// Ends connections on which nothing has moved for `connections.max.idle.ms`; and, where others wait for memory, those whose
-    /// request holds some and does not arrive.
-    pub(super) fn end_silent_connections(&self, now: Duration) {
-        let idle_max = self.state.config.connection_idle_max;
-        let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
+    /// Ends connections that have been silent for too long.
+    pub(super) async fn end_silent_connections(&self, now: Duration) {
+        let config = &self.state.config;
         let others_wait = self.request_memory.waiter_count() > 0;
+        let patience = Patience {
+            idle_max: config.connection_idle_max,
+            send_max: config.connection_send_max,
+            arrival: others_wait.then_some(ARRIVAL_LIMITS),
+        };
+        let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
         for activity in live {
-            activity.expire(now, idle_max);
-            if others_wait && activity.expire_arrival(now, ARRIVAL_LIMITS) {
-                self.metrics.slow_requests.increment();
+            match activity.expire(now, &patience) {
+                Some(Lapse::Idle) => self.metrics.connections_idle.increment(),
+                Some(Lapse::Stalled) => self.metrics.connections_stalled.increment(),
+                Some(Lapse::SlowRequest) => self.metrics.slow_requests.increment(),
+                None => {}
             }
+            self.platform.yield_if_needed().await;
         }
     }
 
     /// Serves a new connection, or refuses it: dropping both halves closes it.
     fn take_in(self: &Rc<Self>, name: &ListenerName, reader: P::Reader, writer: P::Writer) {
-        let activity = Activity::new(self.platform.monotonic());
-        let Some(place) = Place::take(self, &activity) else {
-            if let Some(unlogged) = self.listening.refusal_pace.due(self.platform.monotonic()) {
-                let maximum = self.settings.get().connections_max;
-                tracing::warn!(listener = %name.0, maximum, unlogged, "connection refused: the node has as many as max.connections and the limit of open files allow");
-            }
-            return;
+        let settings = self.settings.get();
+        let bounds = ConnectionBounds {
+            in_all_max: settings.connections_max,
+            per_address_max: settings.connections_per_address_max,
         };
+        let peer = reader.peer_address();
+        let place = match self.state.connections.take(peer.ip(), bounds) {
+            Ok(place) => place,
+            Err(refused) => return self.report_no_place(name, peer, refused, bounds),
+        };
+        let activity = Activity::new(self.platform.monotonic());
+        let live = Live::begin(self, &activity, place);
         let (serving, name) = (Rc::clone(self), name.clone());
         self.platform.spawn(
             TaskClass::Foreground,
             Box::pin(async move {
                 connection::serve(serving, name, activity, (reader, writer)).await;
-                drop(place);
+                drop(live);
             }),
         );
+    }
+
+    fn report_no_place(
+        &self,
+        name: &ListenerName,
+        peer: SocketAddr,
+        refused: NoPlace,
+        bounds: ConnectionBounds,
+    ) {
+        let (listener, now) = (&name.0, self.platform.monotonic());
+        match refused {
+            NoPlace::InAll => {
+                self.metrics.connections_refused.increment();
+                if let Some(unlogged) = self.listening.refusal_pace.due(now) {
+                    let maximum = bounds.in_all_max;
+                    tracing::warn!(%listener, %peer, maximum, unlogged, "connection refused: the node has as many as max.connections and the limit of open files allow");
+                }
+            }
+            NoPlace::OfAddress => {
+                self.metrics.connections_refused_per_address.increment();
+                if let Some(unlogged) = self.listening.address_pace.due(now) {
+                    let maximum = bounds.per_address_max;
+                    tracing::warn!(%listener, %peer, maximum, unlogged, "connection refused: its address has as many as max.connections.per.ip allows");
+                }
+            }
+        }
     }
 
     fn report_no_accept(&self, name: &ListenerName, error: &io::Error) {

@@ -134,7 +134,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             ended: Flag::default(),
             listening,
             disk_space: DiskSpace::default(),
-            swept_at: Cell::new(opened_at),
+            producers_swept_at: Cell::new(opened_at),
+            connections_swept_at: Cell::new(opened_at),
             bad_input: RefCell::default(),
         });
         let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));

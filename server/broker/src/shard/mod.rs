@@ -46,8 +46,10 @@ use crate::sync::{Flag, contained};
 
 /// How often a core looks at its deadlines and checkpoints.
 const TICK: Duration = Duration::from_millis(100);
-/// How often silent connections and idle producers are looked for.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// How often idle producers are looked for.
+const PRODUCER_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
+/// How often silent connections are: the shortest time that one may be silent.
+const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// At most one line about bad input in this time; the rest is counted.
 const BAD_INPUT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -79,8 +81,10 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     ended: Flag,
     listening: listening::Listening<P>,
     disk_space: disk_floor::DiskSpace,
-    /// Monotonic time of the last look for silent connections and idle producers.
-    swept_at: Cell<Duration>,
+    /// Monotonic time of the last look for idle producers.
+    producers_swept_at: Cell<Duration>,
+    /// Monotonic time of the last look for silent connections.
+    connections_swept_at: Cell<Duration>,
     bad_input: RefCell<BTreeMap<BadInputKind, LogPace>>,
 }
 
@@ -287,10 +291,13 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     async fn look_at_deadlines(self: Rc<Self>) {
         let now = self.platform.monotonic();
         let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
-        let sweeps = now.saturating_sub(self.swept_at.get()) >= SWEEP_INTERVAL;
+        if now.saturating_sub(self.connections_swept_at.get()) >= CONNECTION_SWEEP_INTERVAL {
+            self.connections_swept_at.set(now);
+            self.end_silent_connections(now).await;
+        }
+        let sweeps = now.saturating_sub(self.producers_swept_at.get()) >= PRODUCER_SWEEP_INTERVAL;
         if sweeps {
-            self.swept_at.set(now);
-            self.end_silent_connections(now);
+            self.producers_swept_at.set(now);
         }
         for driver in drivers {
             driver.tick(now);

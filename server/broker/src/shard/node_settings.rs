@@ -15,6 +15,8 @@ use crate::shard::Shard;
 pub(super) struct NodeSettings {
     /// `max.connections`, or what open files allow. Connections above a lowered bound stay until they end.
     pub(super) connections_max: usize,
+    /// `max.connections.per.ip`.
+    pub(super) connections_per_address_max: usize,
     /// `producer.id.expiration.ms`.
     pub(super) producer_id_expiration_ms: i64,
 }
@@ -27,11 +29,16 @@ impl NodeSettings {
             image.broker_value(state.node_id, key, &state.broker_configs)?.parse().ok()
         };
         // What was set passed its check; a log written under other bounds falls back on what the node was started with.
-        let connections = number("max.connections").and_then(|count| usize::try_from(count).ok());
-        let started_with = usize::try_from(config.connections_max).unwrap_or(usize::MAX);
+        let count = |key: &str, started_with: u32| -> usize {
+            let set = number(key).and_then(|count| usize::try_from(count).ok());
+            set.unwrap_or(usize::try_from(started_with).unwrap_or(usize::MAX))
+        };
+        let connections_max = count("max.connections", config.connections_max);
+        let per_address = count("max.connections.per.ip", config.connections_per_address_max);
         let expiration_ms = number("producer.id.expiration.ms").filter(|ms| *ms > 0);
         Self {
-            connections_max: connections.unwrap_or(started_with).min(state.connections_max),
+            connections_max: connections_max.min(state.connections_max),
+            connections_per_address_max: per_address,
             producer_id_expiration_ms: expiration_ms.unwrap_or(config.producer_id_expiration_ms),
         }
     }

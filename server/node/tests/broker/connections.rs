@@ -1,5 +1,7 @@
 //! Connections: versions, bytes that are no request, and clients that do not behave (P59, P70, P72, P73).
 
+use std::cell::RefCell;
+
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::metadata::{MetadataRequest, MetadataResponse};
 use wire::produce::ProduceResponse;
@@ -314,4 +316,66 @@ fn fetches_share_the_memory_that_slow_readers_leave() {
     drop(slow);
     node.wait_for_metric("corelog_fetch_memory_bytes", |bytes| bytes == 0);
     assert_eq!(read(), (1 << 20) / records.len());
+}
+
+#[test]
+fn an_address_has_so_many_connections_and_each_that_ends_makes_room_however_it_ends() {
+    let node = Node::start(1, &["max.connections.per.ip=2"]);
+    let mut kept = node.connect();
+    kept.expect_alive();
+    for round in 0..9 {
+        let mut second = node.connect();
+        second.expect_alive();
+        node.connect().expect_closed();
+        match round % 3 {
+            0 => drop(second),
+            1 => {
+                second.send_bytes(b"GET / HTTP/1.1\r\n\r\n");
+                second.expect_closed();
+            }
+            _ => {
+                second.end_sending();
+                second.expect_closed();
+            }
+        }
+        node.wait_for_metric("corelog_connections", |count| count == 1);
+    }
+    assert_eq!(node.metric("corelog_connections_refused_per_ip_total"), 9);
+    assert_eq!(node.metric("corelog_connections_refused_total"), 0);
+    kept.expect_alive();
+}
+
+#[test]
+fn a_connection_on_which_nothing_moves_is_closed_and_one_that_works_is_not() {
+    let node = Node::start(1, &["connections.max.idle.ms=1500"]);
+    let (mut silent, mut half) = (node.connect(), node.connect());
+    half.send_bytes(&[0, 0, 0, 100, 0, 3]);
+    let works = RefCell::new(node.connect());
+    node.wait_for_metric("corelog_connections_idle_total", |count| {
+        works.borrow_mut().expect_alive();
+        count == 2
+    });
+    silent.expect_closed();
+    half.expect_closed();
+    works.into_inner().expect_alive();
+}
+
+/// P72 for answers: what a client does not take is not kept for it for ever.
+#[test]
+fn a_client_that_takes_no_answers_is_closed_and_their_memory_is_free() {
+    let node = Node::start(1, &["connections.send.timeout.ms=1000"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    let records = plain(100_000);
+    for _ in 0..20 {
+        client.call(9, &produce_of(&topic, &[(0, &records)]));
+    }
+    let mut stalled = node.connect();
+    for _ in 0..64 {
+        stalled.send(12, &fetch_of(&topic, &[(0, 0)]));
+    }
+    node.wait_for_metric("corelog_connections_stalled_total", |count| count == 1);
+    node.wait_for_metric("corelog_connections", |count| count == 1);
+    node.wait_for_metric("corelog_fetch_memory_bytes", |bytes| bytes == 0);
+    client.expect_alive();
 }
