@@ -40,9 +40,9 @@ pub use mesh::{CoreMesh, MeshSeat, seats};
 pub use net::{AddressReservation, TcpListener, TcpReader, TcpWriter, reserve};
 pub use platform::CorePlatform;
 pub use preflight::{
-    DirectoryKind, MEMLOCK_BYTES_MIN, StartError, check_directory, check_io_uring, check_memlock,
-    raise_open_files,
+    DirectoryKind, MEMLOCK_BYTES_MIN, StartError, check_contents, check_directory, check_io_uring,
+    check_memlock, raise_open_files,
 };
-pub use run::{CoreContext, NodeOptions, run, run_local};
+pub use run::{Claim, CoreContext, NodeOptions, claim, run, run_claimed, run_local};
 pub use stop::{StopRequested, StopSignal};
 pub use topology::{SHARD_COUNT_MAX, ShardCount, cpus, placement};

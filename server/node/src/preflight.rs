@@ -6,20 +6,24 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use commitlog::BLOCK_BYTES;
+use commitlog::directory::{DirectoryError, META_BYTES_MAX, META_FILE};
+use commitlog::{BLOCK_BYTES, refuse_foreign};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::statfs::{TMPFS_MAGIC, statfs};
+use nix::unistd::geteuid;
 
 use crate::exit::ExitReason;
 use crate::lock::LockError;
 
 /// Locked memory that the rings of one process need at least; the runtime refuses below it.
 pub const MEMLOCK_BYTES_MIN: u64 = 512 << 10;
+/// Names at the top of a directory that are looked at: a data directory of ours has a dozen.
+const NAMES_MAX: usize = 10_000;
 /// Rings, notices, the lock and the first files of a small machine, with room to spare.
 const OPEN_FILES_MIN: u64 = 64;
 
@@ -81,6 +85,42 @@ pub enum StartError {
         /// The directory.
         path: PathBuf,
     },
+    /// The data directory may not be touched by this user.
+    #[error(
+        "{}: permission denied: it belongs to user {owner}, and this process runs as user {own}; start it as that user, or \
+         give it the directory (chown -R {own} {})",
+        path.display(), path.display()
+    )]
+    DirectoryDenied {
+        /// The directory, or the nearest above it that is there.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// Who asks.
+        own: u32,
+    },
+    /// Another user's node writes there.
+    #[error(
+        "{}: its node runs as user {owner}, and this process as user {own}: either could not write what the other made; start \
+         it as user {owner}, or give this one the directory (chown -R {own} {})",
+        path.display(), path.display()
+    )]
+    DirectoryOwner {
+        /// The directory.
+        path: PathBuf,
+        /// Who has written there.
+        owner: u32,
+        /// Who would.
+        own: u32,
+    },
+    /// It is not ours to write in.
+    #[error("{}: {source}", path.display())]
+    DirectoryRefused {
+        /// The directory.
+        path: PathBuf,
+        /// What it is instead.
+        source: DirectoryError,
+    },
     /// The file system refuses direct I/O.
     #[error(
         "{}: its file system refuses direct I/O ({errno}); put data.dir on ext4 or xfs (in a container: a volume, not the image's overlay)",
@@ -119,9 +159,11 @@ impl StartError {
             | Self::IoUringDisabled { .. }
             | Self::IoUringMissing { .. } => ExitReason::IoUringBlocked,
             Self::MemoryLock { .. } => ExitReason::MemoryLock,
-            Self::DirectoryUnusable { .. } | Self::DirectIoRefused { .. } => {
-                ExitReason::DirectoryUnusable
-            }
+            Self::DirectoryUnusable { .. }
+            | Self::DirectoryDenied { .. }
+            | Self::DirectoryOwner { .. }
+            | Self::DirectIoRefused { .. } => ExitReason::DirectoryUnusable,
+            Self::DirectoryRefused { .. } => ExitReason::DataRefused,
             Self::DiskFull { .. } => ExitReason::DiskFull,
             Self::Lock(LockError::Held { .. }) => ExitReason::DirectoryLocked,
             Self::Lock(LockError::Unusable { .. }) => ExitReason::DirectoryUnusable,
@@ -214,6 +256,45 @@ pub fn raise_open_files() -> Result<u64, StartError> {
     if count < OPEN_FILES_MIN { Err(StartError::OpenFiles { count }) } else { Ok(count) }
 }
 
+/// Checks that the data directory is nobody else's: another program's, or that of a node which runs as another user. Changes
+/// nothing, so it comes before the lock: Kafka's directories have a file of the same name.
+pub fn check_contents(path: &Path) -> Result<(), StartError> {
+    let entries = match std::fs::read_dir(path) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(source) => return Err(directory_verdict(path, source)),
+    };
+    let unusable = |source| directory_verdict(path, source);
+    let mut names = Vec::new();
+    for entry in entries.take(NAMES_MAX) {
+        names.push(entry.map_err(unusable)?.file_name().to_string_lossy().into_owned());
+    }
+    let meta_path = path.join(META_FILE);
+    let meta = match File::open(&meta_path) {
+        Ok(file) => {
+            let mut bytes = Vec::new();
+            file.take(META_BYTES_MAX as u64).read_to_end(&mut bytes).map_err(unusable)?;
+            Some(bytes)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(unusable(source)),
+    };
+    refuse_foreign(names.iter().map(String::as_str), meta.as_deref())
+        .map_err(|source| StartError::DirectoryRefused { path: path.to_owned(), source })?;
+    if meta.is_some() {
+        check_owner(path, meta_path.metadata().map_err(unusable)?.uid(), geteuid().as_raw())?;
+    }
+    Ok(())
+}
+
+/// The identity's owner is who ran the node: with anybody else in turn, neither could open the other's files.
+fn check_owner(path: &Path, owner: u32, own: u32) -> Result<(), StartError> {
+    if owner == own {
+        return Ok(());
+    }
+    Err(StartError::DirectoryOwner { path: path.to_owned(), owner, own })
+}
+
 /// Makes the data directory where it is missing, and proves that it can be written and read the way the log does it.
 pub fn check_directory(path: &Path) -> Result<DirectoryKind, StartError> {
     std::fs::create_dir_all(path).map_err(|source| directory_verdict(path, source))?;
@@ -230,7 +311,19 @@ fn directory_verdict(path: &Path, source: io::Error) -> StartError {
             StartError::DirectIoRefused { path, errno }
         }
         Some(Errno::ENOSPC | Errno::EDQUOT) => StartError::DiskFull { path },
+        Some(Errno::EACCES | Errno::EPERM) => denied(path, source),
         _ => StartError::DirectoryUnusable { path, source },
+    }
+}
+
+/// Whose the directory is that may not be touched, or the one above it in which it may not be made.
+fn denied(path: PathBuf, source: io::Error) -> StartError {
+    let found = path.ancestors().find_map(|at| Some((at.to_owned(), at.metadata().ok()?.uid())));
+    match found {
+        Some((path, owner)) => {
+            StartError::DirectoryDenied { path, owner, own: geteuid().as_raw() }
+        }
+        None => StartError::DirectoryUnusable { path, source },
     }
 }
 

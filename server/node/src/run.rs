@@ -99,11 +99,26 @@ pub struct CoreContext<Message: Send> {
     pub open_files_max: u64,
 }
 
-/// Runs a node until it is told to stop, and says why it ended.
-///
-/// Order   checks, lock, then all cores at once. `SIGTERM` and `SIGINT` become the stop signal; a second one ends the process
-///         at once with [`ExitReason::Forced`]. The first core to end, for whatever reason, stops the others.
-/// Errors  [`StartError`] where nothing was started, or a core could not be: print it and exit with its reason.
+/// The machine can run a node, and its data directory is this process's until this is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    _lock: DirectoryLock,
+    directory_kind: DirectoryKind,
+    open_files_max: u64,
+}
+
+/// Checks the machine and takes the data directory: before anything else that another node on it would have too, such as its
+/// ports, or the operator would be told of those.
+pub fn claim(options: &NodeOptions) -> Result<Claim, StartError> {
+    check_process()?;
+    let open_files_max = preflight::raise_open_files()?;
+    preflight::check_contents(&options.data_dir)?;
+    let directory_kind = preflight::check_directory(&options.data_dir)?;
+    let lock = DirectoryLock::acquire(&options.data_dir)?;
+    Ok(Claim { _lock: lock, directory_kind, open_files_max })
+}
+
+/// [`claim`] and [`run_claimed`] in one.
 pub fn run<Message, Data, DataFuture, Control, ControlFuture>(
     options: &NodeOptions,
     data_core: Data,
@@ -116,10 +131,28 @@ where
     Control: FnOnce(CoreContext<Message>) -> ControlFuture + Send + 'static,
     ControlFuture: Future<Output = ExitReason> + 'static,
 {
-    check_process()?;
-    let open_files_max = preflight::raise_open_files()?;
-    let directory_kind = preflight::check_directory(&options.data_dir)?;
-    let _lock = DirectoryLock::acquire(&options.data_dir)?;
+    run_claimed(options, claim(options)?, data_core, control)
+}
+
+/// Runs a node until it is told to stop, and says why it ended.
+///
+/// Order   all cores start at once. `SIGTERM` and `SIGINT` become the stop signal; a second one ends the process
+///         at once with [`ExitReason::Forced`]. The first core to end, for whatever reason, stops the others.
+/// Errors  [`StartError`] where nothing was started, or a core could not be: print it and exit with its reason.
+pub fn run_claimed<Message, Data, DataFuture, Control, ControlFuture>(
+    options: &NodeOptions,
+    claim: Claim,
+    data_core: Data,
+    control: Control,
+) -> Result<ExitReason, StartError>
+where
+    Message: Send + 'static,
+    Data: Fn(CoreContext<Message>) -> DataFuture + Clone + Send + 'static,
+    DataFuture: Future<Output = ExitReason> + 'static,
+    Control: FnOnce(CoreContext<Message>) -> ControlFuture + Send + 'static,
+    ControlFuture: Future<Output = ExitReason> + 'static,
+{
+    let Claim { _lock, directory_kind, open_files_max } = claim;
     let signals = Signals::catch().map_err(|errno| StartError::Signals { errno })?;
     let placement = topology::placement(options.shards, &topology::cpus());
     let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");

@@ -15,6 +15,7 @@ use record::{NodeId, TopicId, TopicPartition};
 use crate::checkpoint::{CHECKPOINT_DIRECTORY, CheckpointMap};
 use crate::disk::{Disk, DiskError, DiskResult, EntryKind, PathEntry};
 use crate::error::{AtPath, StoreError};
+use crate::foreign::refuse_foreign;
 use crate::small_file;
 use crate::store::StartKind;
 
@@ -34,7 +35,8 @@ const CLEAN_STOP_FILE: &str = "clean-stop";
 const CLEAN_STOP_TEXT: &[u8] = b"corelog clean stop 1\n";
 /// The format that this build writes and the newest it reads.
 const FORMAT_VERSION: u32 = 1;
-const META_BYTES_MAX: usize = 4096;
+/// Most bytes that it can have.
+pub const META_BYTES_MAX: usize = 4096;
 /// Nested directories are never ours: removal stops there.
 const REMOVE_DEPTH_MAX: usize = 4;
 
@@ -107,6 +109,29 @@ pub enum DirectoryError {
         offset: usize,
         /// How.
         damage: MetaDamage,
+    },
+    /// It was written by a later version.
+    #[error(
+        "{META_FILE}: format version {found}, and this build reads {FORMAT_VERSION}: a later Corelog has written here; start \
+         that one, nothing was changed"
+    )]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// It is Apache Kafka's.
+    #[error(
+        "a data directory of Apache Kafka, which Corelog does not take over; nothing was changed; point data.dir at an empty \
+         directory, and bring the records over through a client"
+    )]
+    Kafka,
+    /// It is some other program's.
+    #[error(
+        "not empty, and no data directory of Corelog: `{name}` is in it; nothing was changed; point data.dir at an empty directory"
+    )]
+    Foreign {
+        /// What was found there.
+        name: String,
     },
     /// There are logs, but no identity.
     #[error(
@@ -182,18 +207,25 @@ fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
 /// Who a data directory says it belongs to; `None` where it does not say. Nothing is changed.
 pub async fn read_identity<D: Disk>(disk: &D) -> Result<Option<NewIds>, DirectoryError> {
     let meta = small_file::read(disk, META_FILE, META_BYTES_MAX).await.at(META_FILE)?;
+    // Its names were looked at before the lock was taken.
+    refuse_foreign([], meta.as_deref())?;
     let Some(bytes) = meta else { return Ok(None) };
-    match decode_meta(&bytes) {
-        Ok(ids) => Ok(Some(ids)),
-        Err((offset, damage)) => Err(DirectoryError::Meta { offset, damage }),
+    decode_meta(&bytes).map(Some).map_err(refusal)
+}
+
+fn refusal((offset, damage): (usize, MetaDamage)) -> DirectoryError {
+    match damage {
+        MetaDamage::Version { found } => DirectoryError::Version { found },
+        damage => DirectoryError::Meta { offset, damage },
     }
 }
 
 /// Opens the data directory, or makes it one if it is empty.
 ///
-/// Order   the caller holds the lock. The clean-stop marker is removed, and its removal synced, before anything else is
+/// Order   the caller has asked [`refuse_foreign`] and holds the lock. The clean-stop marker is removed, and its removal synced, before anything else is
 ///         written: it counts for one start.
-/// Errors  an identity that is damaged, or missing though there is data, is refused; nothing is changed then.
+/// Errors  an identity that is damaged, of a later version, or missing though there is data, and the directory of another
+///         program are refused; nothing is changed then.
 pub async fn open_or_create<D: Disk>(
     disk: &D,
     new_ids: impl Fn() -> NewIds,
@@ -417,6 +449,15 @@ mod tests {
             }
             assert!(decode_meta(&flipped).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_later_format_is_called_that_and_not_damage() {
+        let body = GOLDEN.split("corelog.crc32").next().unwrap();
+        let later = body.replace("corelog.format.version=1", "corelog.format.version=2");
+        let whole = format!("{later}corelog.crc32={:08x}\n", crc32fast::hash(later.as_bytes()));
+        let refused = decode_meta(whole.as_bytes()).map_err(refusal).unwrap_err();
+        assert_eq!(refused, DirectoryError::Version { found: 2 });
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod ends;
 mod error;
 mod executor;
 mod files;
+mod foreign;
 mod group;
 mod index;
 mod local;
@@ -37,6 +38,7 @@ pub use disk::{
 pub use ends::{Ends, SafeEnd};
 pub use error::{AppendError, IoStage, LogFailure, OpenError, ReadError, RefusedOpen, StoreError};
 pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
+pub use foreign::refuse_foreign;
 pub use index::IndexDamage;
 pub use log::{
     Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,

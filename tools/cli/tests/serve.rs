@@ -368,3 +368,49 @@ fn log_verify_misses_what_a_data_directory_has_lost_as_a_whole() {
     );
     drop(std::fs::remove_dir_all(&data_dir));
 }
+
+/// What a start that is refused says, and its exit code.
+fn refusal(data_dir: &Path, settings: &[&str]) -> (Option<i32>, String) {
+    let mut refused = spawn(data_dir, settings);
+    let status = ended(&mut refused);
+    let mut said = String::new();
+    refused.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(!said.contains("panicked"), "{said}");
+    (status.code(), said)
+}
+
+#[test]
+fn a_second_node_on_a_directory_is_told_of_the_first_though_the_port_is_taken_too() {
+    let data_dir = data_dir("second");
+    let node = start(&data_dir, &[]);
+    let listeners = format!("listeners={}", node.kafka);
+    let (code, said) = refusal(&data_dir, &[&listeners]);
+    assert_eq!(code, Some(12), "{said}");
+    let expected =
+        format!("{}: locked by process {}", data_dir.display(), node.child.id());
+    assert!(said.contains(&expected), "{said}");
+    assert!(node.stop().success());
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn the_directory_of_another_program_is_refused_and_left_as_it_is() {
+    let check = |name: &str, files: &[(&str, &str)], expected: &str| {
+        let data_dir = data_dir(name);
+        std::fs::create_dir_all(&data_dir).unwrap();
+        for (file, text) in files {
+            std::fs::write(data_dir.join(file), text).unwrap();
+        }
+        let (code, said) = refusal(&data_dir, &[]);
+        assert_eq!(code, Some(15), "{said}");
+        assert!(said.contains(expected) && said.contains("data.dir"), "{said}");
+        for (file, text) in files {
+            assert_eq!(std::fs::read_to_string(data_dir.join(file)).unwrap(), *text);
+        }
+        assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), files.len(), "{name}");
+        drop(std::fs::remove_dir_all(&data_dir));
+    };
+    let kafkas = "#\n#Sun Nov 29 22:06:06 UTC 2026\ncluster.id=x\nnode.id=1\nversion=1\n";
+    check("kafkas", &[("meta.properties", kafkas), ("bootstrap.checkpoint", "")], "Apache Kafka");
+    check("home", &[("thesis.txt", "mine")], "`thesis.txt` is in it");
+}

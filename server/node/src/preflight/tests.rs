@@ -34,6 +34,16 @@ fn each_refusal_is_one_line_with_a_cure_and_an_exit_code() {
         &["/data: ", "direct I/O", "ext4"],
     );
     check(
+        directory_verdict(Path::new("/root/none"), Errno::EACCES.into()),
+        ExitReason::DirectoryUnusable,
+        &["permission denied", "belongs to user 0", "chown -R"],
+    );
+    check(
+        check_owner(path, 1000, 0).unwrap_err(),
+        ExitReason::DirectoryUnusable,
+        &["/data: ", "user 1000", "user 0", "chown -R 0 /data"],
+    );
+    check(
         directory_verdict(path, Errno::EROFS.into()),
         ExitReason::DirectoryUnusable,
         &["/data: ", "Read-only file system"],
@@ -62,6 +72,27 @@ fn a_directory_is_made_probed_and_left_empty() {
         let memory = TempDir::new_in(Path::new("/dev/shm"));
         assert_eq!(check_directory(memory.path()).unwrap(), DirectoryKind::Memory);
     }
+}
+
+#[test]
+fn a_directory_of_another_program_is_refused_by_its_own_name_and_nothing_is_changed_in_it() {
+    let refused = |files: &[(&str, &str)]| {
+        let directory = TempDir::new();
+        for (name, text) in files {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let error = check_contents(directory.path()).unwrap_err();
+        assert_eq!(error.reason(), ExitReason::DataRefused);
+        let names = std::fs::read_dir(directory.path()).unwrap().count();
+        assert_eq!(names, files.len());
+        error.to_string()
+    };
+    let kafka = refused(&[("meta.properties", "#\n#Sun Nov 29\ncluster.id=x\nversion=1\n")]);
+    assert!(kafka.contains("Apache Kafka"), "{kafka}");
+    let other = refused(&[("notes.txt", "mine")]);
+    assert!(other.contains("`notes.txt` is in it"), "{other}");
+    check_contents(Path::new("/nonexistent/data")).unwrap();
+    check_contents(TempDir::new().path()).unwrap();
 }
 
 #[test]

@@ -130,14 +130,6 @@ fn start_log(filter: &str) {
 }
 
 fn serve(mut config: Config) -> ExitReason {
-    // Held until the node ends: cores share their ports by SO_REUSEPORT, which would let another node share them too.
-    let _reserved = match reserve_addresses(&mut config) {
-        Ok(reserved) => reserved,
-        Err(message) => {
-            eprintln!("corelog: {message}");
-            return ExitReason::AddressUnavailable;
-        }
-    };
     let options = NodeOptions {
         shards: match config.shards {
             Shards::Auto => ShardCount::Auto,
@@ -149,6 +141,22 @@ fn serve(mut config: Config) -> ExitReason {
         spin: config.io_spin,
         ..NodeOptions::new(&config.data_dir)
     };
+    // The directory first: of two nodes on one, the second would find the ports taken too, and that says less.
+    let claim = match node::claim(&options) {
+        Ok(claim) => claim,
+        Err(error) => {
+            eprintln!("corelog: {error}");
+            return error.reason();
+        }
+    };
+    // Held until the node ends: cores share their ports by SO_REUSEPORT, which would let another node share them too.
+    let _reserved = match reserve_addresses(&mut config) {
+        Ok(reserved) => reserved,
+        Err(message) => {
+            eprintln!("corelog: {message}");
+            return ExitReason::AddressUnavailable;
+        }
+    };
     // Why the node did not start is told once, here, where the exit code is known too.
     let refusal: Arc<Mutex<Option<StartRefusal>>> = Arc::default();
     let data_core = |context: CoreContext<Message>| async move {
@@ -157,7 +165,7 @@ fn serve(mut config: Config) -> ExitReason {
     };
     let (config, told) = (Arc::new(config), Arc::clone(&refusal));
     let control = move |context: CoreContext<Message>| control(context, config, told);
-    match node::run(&options, data_core, control) {
+    match node::run_claimed(&options, claim, data_core, control) {
         Ok(reason) => {
             if let Some(refusal) = refusal.lock().unwrap_or_else(PoisonError::into_inner).take() {
                 eprintln!("corelog: {refusal}");
