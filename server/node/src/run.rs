@@ -156,6 +156,10 @@ where
     let signals = Signals::catch().map_err(|errno| StartError::Signals { errno })?;
     let placement = topology::placement(options.shards, &topology::cpus());
     let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");
+    tracing::info!(data_cores = shard_count, cpus = %cpu_list(&placement), open_files_max, "starting the cores");
+    if directory_kind == DirectoryKind::Memory {
+        tracing::warn!("data.dir is on a file system in memory: nothing in it survives the end of this machine");
+    }
     let mut seats = seats(shard_count + 1, options.mesh_message_count_max);
     let control_seat = seats.pop().expect("the control executor has a seat");
 
@@ -212,6 +216,12 @@ fn run_watched<F: Future>(executor: &LocalExecutor, main: F) -> F::Output {
         let main = main.expect("the queue lives as long as its executor");
         counted(watch.pulse(), main).await
     })
+}
+
+/// The CPUs of the data cores in their order, for people.
+fn cpu_list(placement: &[Option<usize>]) -> String {
+    let name = |cpu: &Option<usize>| cpu.map_or_else(|| "any".to_owned(), |cpu| cpu.to_string());
+    placement.iter().map(name).collect::<Vec<_>>().join(",")
 }
 
 fn check_process() -> Result<(), StartError> {

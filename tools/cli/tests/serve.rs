@@ -414,3 +414,49 @@ fn the_directory_of_another_program_is_refused_and_left_as_it_is() {
     check("kafkas", &[("meta.properties", kafkas), ("bootstrap.checkpoint", "")], "Apache Kafka");
     check("home", &[("thesis.txt", "mine")], "`thesis.txt` is in it");
 }
+
+/// What a node logs until it has stopped.
+fn log_of(mut node: Node, end: &str) -> String {
+    let pid = node.child.id().to_string();
+    assert!(Command::new("kill").args([end, &pid]).status().unwrap().success());
+    ended(&mut node.child);
+    let mut said = String::new();
+    node.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    said
+}
+
+#[test]
+fn the_log_tells_what_was_found_and_how_it_ended_and_calls_nothing_a_warning_that_is_none() {
+    let data_dir = data_dir("log");
+    let check = |end: &str, expected: &[&str]| {
+        let node = start(&data_dir, &[]);
+        let mut client = TcpStream::connect(&node.kafka).unwrap();
+        create_by_name(&mut client, "orders");
+        let said = log_of(node, end);
+        for words in expected {
+            assert!(said.contains(words), "{words:?} is missing in {said}");
+        }
+        assert!(!said.contains("WARN") && !said.contains("ERROR"), "{said}");
+    };
+    let stopped = ["stopping; ", "connections are closed", "logs are closed", "stopped cleanly"];
+    let dir = data_dir.display().to_string();
+    check("-TERM", &[&["corelog starts", &dir, "new", "127.0.0.1", "ready"][..], &stopped].concat());
+    check("-KILL", &["last_stop=\"clean\"", "topics=1 partitions=1", "logs recovered"]);
+    check("-TERM", &["last_stop=\"unclean", "topics=1 partitions=1", "offline=0"]);
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn a_client_that_needs_a_group_is_named_in_the_log_once() {
+    let data_dir = data_dir("groups");
+    let node = start(&data_dir, &[]);
+    let mut client = TcpStream::connect(&node.kafka).unwrap();
+    for _ in 0..5 {
+        client.write_all(&frame(10, 0, b"\0\x07billing")).unwrap();
+        answer(&mut client);
+    }
+    let said = log_of(node, "-TERM");
+    assert_eq!(said.matches("consumer groups are not supported yet").count(), 1, "{said}");
+    assert!(said.contains("billing"), "{said}");
+    drop(std::fs::remove_dir_all(&data_dir));
+}

@@ -173,6 +173,8 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let watching = caller.clone();
     platform.spawn(TaskClass::Background, Box::pin(async move { watching.watch().await }));
 
+    let begun = platform.monotonic();
+    let since = |begun: Duration| millis(platform.monotonic().saturating_sub(begun));
     let (control, recovered) = match recover(&platform, &caller, &options).await {
         Ok(found) => found,
         Err(refusal) => {
@@ -181,12 +183,16 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
             return Err(refusal);
         }
     };
+    control.report_recovered(&recovered, since(begun));
     let changing = serve_changes(Rc::clone(&control), Rc::clone(&changes));
     platform.spawn(TaskClass::Foreground, Box::pin(changing));
     let served = serve_node(&control, &options, recovered, stop, ready).await;
     *control.readiness.borrow_mut() = Readiness::Stopping;
+    let begun = platform.monotonic();
     // Two rounds: a core that closed its logs first would leave the others' last requests without an answer.
     control.ask_all(|| Request::Drain).await;
+    tracing::info!(ms = since(begun), "stopping: what was under way is answered, connections are closed");
+    let begun = platform.monotonic();
     let replies = control.ask_all(|| Request::Stop).await;
     // Whoever asked is gone; what was asked is made, or the log would change while it is closed.
     changes.push(None);
@@ -194,10 +200,18 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let closed = control.store.close(platform.now()).await;
     served?;
     closed?;
+    tracing::info!(ms = since(begun), "stopping: the logs are closed");
     if replies.iter().all(|(_, reply)| matches!(reply, Some(Reply::Done))) {
         directory::write_clean_stop(&platform.disk()).await?;
+        tracing::info!("stopped cleanly: the next start reads almost nothing");
+    } else {
+        tracing::warn!("stopped, but not every core in order: the next start recovers");
     }
     Ok(())
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Opens the data directory and replays the metadata in it. Errors: nothing was changed, and nothing can be served.
@@ -364,6 +378,7 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     let kafka = bound.first().copied();
     let kafka = kafka.ok_or_else(|| StartRefusal::Address("no listener is configured".into()))?;
     let elapsed = platform.monotonic().saturating_sub(options.started);
+    tracing::info!(ms = millis(elapsed), "ready: clients are served");
     ready(&Ready { node_id: control.node_id, kafka, admin, elapsed });
     control.remove_vanished().await;
     let checkpoints = write_checkpoints(Rc::clone(control));
@@ -463,10 +478,14 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             connections: Arc::default(),
             disk_floor_bytes: options.config.disk_floor.bytes(self.platform.disk_bytes()),
         });
+        let (begun, mut opened) = (self.platform.monotonic(), 0);
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {
             let core = core.0;
             match reply {
-                Some(Reply::Opened(Ok(count))) => tracing::debug!(core, count, "logs opened"),
+                Some(Reply::Opened(Ok(count))) => {
+                    tracing::debug!(core, count, "logs opened");
+                    opened += count;
+                }
                 Some(Reply::Opened(Err(detail))) => {
                     return Err(StartRefusal::Core { core, detail });
                 }
@@ -476,7 +495,23 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
                 }
             }
         }
+        let offline = self.image().partition_count().saturating_sub(opened);
+        let ms = millis(self.platform.monotonic().saturating_sub(begun));
+        tracing::info!(partitions = opened, offline, ms, "logs recovered");
         Ok(())
+    }
+
+    /// What the node finds itself to be, before it opens the logs of its partitions.
+    fn report_recovered(&self, recovered: &Recovered, ms: u64) {
+        let DataDirectory { cluster_id, start, is_new, .. } = &recovered.directory;
+        let (image, node) = (self.image(), self.node_id);
+        let (topics, partitions) = (image.topics().count(), image.partition_count());
+        let last_stop = match (is_new, start) {
+            (true, _) => "none, the directory is new",
+            (false, StartKind::Clean) => "clean",
+            (false, StartKind::Unclean) => "unclean: what follows the checkpoints is checked",
+        };
+        tracing::info!(%node, cluster = %cluster_id, last_stop, topics, partitions, ms, "metadata recovered");
     }
 
     /// Binds every listener on every core; the first core settles which port a port 0 becomes.
@@ -514,7 +549,13 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         bound: &[SocketAddr],
     ) -> Result<(), StartRefusal> {
         let listeners = options.config.listeners.iter().zip(bound);
-        let listeners = listeners.map(|(listener, bound)| listener.endpoint(*bound));
+        let listeners = listeners.map(|(listener, bound)| {
+            let endpoint = listener.endpoint(*bound);
+            let (name, port, advertise) = (&*endpoint.name, endpoint.port, listener.advertise);
+            let host = if endpoint.host.is_empty() { "as dialled" } else { &*endpoint.host };
+            tracing::info!(name, %bound, advertised = host, port, brokers = ?advertise, "listening");
+            endpoint
+        });
         let registration = NodeRegistration {
             node: self.node_id,
             incarnation: self.random_id(),

@@ -2,7 +2,7 @@
 //!
 //! Owns the line that is logged when a log was not simply as it was left.
 
-use commitlog::RecoveryReport;
+use commitlog::{CutReason, RecoveryReport};
 
 /// Logs what is worth knowing about a recovery; nothing where there is nothing.
 pub(crate) fn report_recovery(name: &str, report: &RecoveryReport) {
@@ -15,10 +15,18 @@ pub(crate) fn report_recovery(name: &str, report: &RecoveryReport) {
         );
     }
     if let Some(cut) = &report.cut {
-        let (segment, position, reason) = (cut.segment, cut.position, cut.reason);
-        tracing::info!(
-            "{name}: segment {segment} cut at byte {position} ({reason:?}); log end {end}"
-        );
+        let (segment, position) = (cut.segment, cut.position);
+        match cut.reason {
+            // What every unclean stop leaves: room that was written ahead and not used.
+            CutReason::ZeroTail => tracing::debug!(
+                "{name}: zeros behind the last batch removed (segment {segment}, byte {position}); \
+                 log end {end}"
+            ),
+            CutReason::Bad(bad) => tracing::info!(
+                "{name}: segment {segment} ends at byte {position}, at the first batch that is not \
+                 whole ({bad:?}); log end {end}"
+            ),
+        }
     }
     for stray in &report.strays {
         tracing::warn!("{name}: bytes that may matter were kept in {stray}");

@@ -7,15 +7,17 @@ use record::NodeId;
 use wire::ErrorCode;
 use wire::find_coordinator::{Coordinator, FindCoordinatorRequest, FindCoordinatorResponse};
 
-use crate::handlers::Answer;
+use crate::handlers::{Answer, Call};
+use crate::mesh_call::Message;
+use crate::platform::{Mesh, Platform};
 
 const GROUP: i8 = 0;
 const TRANSACTION: i8 = 1;
 const MESSAGE: &str = "consumer groups and transactions are not supported yet";
 
-/// Says so for each key.
-pub(super) fn handle<'a>(
-    version: i16,
+/// Says so for each key, and in the log: clients ask again and again without telling their users why.
+pub(super) fn handle<'a, P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
     request: &FindCoordinatorRequest<'a>,
 ) -> Answer<FindCoordinatorResponse<'a>> {
     let (error_code, message) = match request.key_type {
@@ -23,7 +25,13 @@ pub(super) fn handle<'a>(
         // A client that asks for something else would ask for ever.
         _ => (ErrorCode::InvalidRequest, "key type 0 is a group, 1 a transaction"),
     };
-    let body = if version < 4 {
+    let what = match request.key_type {
+        TRANSACTION => "transactions",
+        _ => "consumer groups",
+    };
+    let key = request.coordinator_keys.first().unwrap_or(&request.key);
+    call.shard.report_no_coordinator(&call.context, what, key);
+    let body = if call.version < 4 {
         FindCoordinatorResponse {
             error_code,
             error_message: Some(message.into()),

@@ -276,7 +276,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(
         }
         ApiKey::FindCoordinator => {
             let request = wire::find_coordinator::FindCoordinatorRequest::decode(version, body)?;
-            call.reply(&find_coordinator::handle(version, &request))
+            call.reply(&find_coordinator::handle(&call, &request))
         }
         ApiKey::CreateTopics => {
             let request = wire::create_topics::CreateTopicsRequest::decode(version, body)?;

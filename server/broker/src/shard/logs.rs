@@ -20,13 +20,14 @@ use crate::drivers::admission::{BatchRules, Workspaces};
 use crate::drivers::partition::{PartitionDriver, PartitionParts};
 use crate::drivers::recovery::report_recovery;
 use crate::fetch_sessions::{FetchSessions, SessionLimits};
+use crate::log_pace::LogPace;
 use crate::memory::MemoryBudget;
 use crate::mesh_call::{Caller, Message};
 use crate::metrics::CoreMetrics;
 use crate::mutant::Rule;
 use crate::node_state::NodeState;
 use crate::platform::{Mesh, Platform};
-use crate::shard::Shard;
+use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard};
 use crate::shard::disk_floor::DiskSpace;
 use crate::shard::lines::Lines;
 use crate::shard::listening::Listening;
@@ -137,6 +138,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             producers_swept_at: Cell::new(opened_at),
             connections_swept_at: Cell::new(opened_at),
             bad_input: RefCell::default(),
+            no_coordinator_pace: LogPace::new(NO_COORDINATOR_LOG_INTERVAL),
         });
         let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));
         let wanted: Vec<Wanted> = wanted.collect();

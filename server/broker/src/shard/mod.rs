@@ -23,7 +23,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Image, Topic};
+use cluster::{Image, Topic, excerpt};
 use commitlog::{LocalTask, Store, TaskClass};
 use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
 use wire::{BufferPool, FrameLimits};
@@ -32,6 +32,7 @@ pub use fetching::FetchPlan;
 pub use producing::ProduceUnderWay;
 pub use run::run_data_core;
 
+use crate::context::RequestContext;
 use crate::drivers::admission::Workspaces;
 use crate::drivers::partition::PartitionDriver;
 use crate::fetch_sessions::FetchSessions;
@@ -50,6 +51,8 @@ const TICK: Duration = Duration::from_millis(100);
 const PRODUCER_SWEEP_INTERVAL: Duration = Duration::from_secs(10);
 /// How often silent connections are: the shortest time that one may be silent.
 const CONNECTION_SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// At most one line in this time about clients that need a coordinator: they ask several times a second.
+const NO_COORDINATOR_LOG_INTERVAL: Duration = Duration::from_secs(600);
 /// At most one line about bad input in this time; the rest is counted.
 const BAD_INPUT_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -86,6 +89,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     /// Monotonic time of the last look for silent connections.
     connections_swept_at: Cell<Duration>,
     bad_input: RefCell<BTreeMap<BadInputKind, LogPace>>,
+    no_coordinator_pace: LogPace,
 }
 
 /// What a partition is on this core.
@@ -237,6 +241,15 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let pace = kinds.entry(kind).or_insert_with(|| LogPace::new(BAD_INPUT_LOG_INTERVAL));
         if let Some(unlogged) = pace.due(self.platform.monotonic()) {
             tracing::warn!(%peer, unlogged, "connection closed: {what}");
+        }
+    }
+
+    /// Says in the log, but not for each, that somebody needs what is not built.
+    pub(crate) fn report_no_coordinator(&self, context: &RequestContext, what: &str, key: &str) {
+        if let Some(unlogged) = self.no_coordinator_pace.due(self.platform.monotonic()) {
+            let (client, peer) = (context.client.as_deref().unwrap_or_default(), context.peer);
+            let (client, key) = (excerpt(client), excerpt(key));
+            tracing::warn!(%peer, client, key, unlogged, "{what} are not supported yet: the client is told that no coordinator is available, and goes on asking");
         }
     }
 

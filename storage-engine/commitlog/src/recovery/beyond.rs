@@ -52,17 +52,20 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             let executor = &self.shared.executor;
             let rest = stream.find(executor, kept.bytes).await.at(&path)?;
             // The bad batch itself may be whole and only out of order.
-            if rest != FoundBatch::ZeroTail
+            let are_zeros = rest == FoundBatch::ZeroTail;
+            if !are_zeros
                 && stream.may_hold_batch(executor, kept.bytes).await.at(&path)?
             {
                 let name = self.copy_aside(&file, log, kept.bytes).await?;
                 report.strays.push(name);
             }
-            tracing::warn!(
-                log = %self.identity, segment = %log.base, position = kept.bytes,
-                dropped_bytes = log.bytes - kept.bytes, end = %kept.end,
-                "segment cut after its last good batch"
-            );
+            if !are_zeros {
+                tracing::warn!(
+                    log = %self.identity, segment = %log.base, position = kept.bytes,
+                    dropped_bytes = log.bytes - kept.bytes, end = %kept.end,
+                    "segment cut after its last good batch"
+                );
+            }
             file.truncate(kept.bytes).await.at(&path)?;
         }
         file.full_sync().await.at(&path)?;

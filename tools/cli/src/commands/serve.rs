@@ -66,6 +66,14 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
         }
     };
     start_log(&config.trace_filter);
+    let data_dir = config.data_dir.canonicalize().unwrap_or_else(|_| config.data_dir.clone());
+    tracing::info!(
+        version = env!("CARGO_PKG_VERSION"),
+        process = std::process::id(),
+        node = config.node_id.0,
+        data_dir = %data_dir.display(),
+        "corelog starts"
+    );
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
