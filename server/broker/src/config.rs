@@ -13,6 +13,7 @@ mod error;
 mod file;
 mod kafka;
 mod listeners;
+mod overlap;
 mod schema;
 mod sources;
 
@@ -28,9 +29,10 @@ use cluster::{
 };
 use record::NodeId;
 
-pub use error::{ConfigError, ConfigErrors, Place};
+pub use error::{AddressProblem, AdvertisedProblem, ConfigError, ConfigErrors, Place};
 pub use kafka::{KAFKA_BROKER_CONFIGS, KafkaBrokerConfig};
 pub use listeners::{AdvertisedHost, ListenerConfig};
+pub use overlap::Overlap;
 pub use schema::{ConfigOption, OPTIONS, Unit, environment_name, option};
 pub use sources::{CONFIG_FILE_BYTES_MAX, ENVIRONMENT_RESERVED, Sources};
 
@@ -158,10 +160,21 @@ impl Config {
         let peer_listen = reader.address("peer.listen", &mut errors);
         let admin_listen = reader.address("admin.listen", &mut errors);
         reader.check_roles(&mut errors);
+        // On an automatic number of cores `serve` looks again.
+        let shard_count = reader.number("shards").unwrap_or(1);
+        if let Some(overlap) = overlap::overlap(&listeners, admin_listen, shard_count) {
+            errors.push(ConfigError::Overlap { place: reader.place("listeners"), overlap });
+        }
         if !errors.is_empty() {
             return Err(ConfigErrors::new(errors));
         }
         Ok(reader.config(listeners, peer_listen, admin_listen, warnings))
+    }
+
+    /// Addresses that would be the same on a node of so many data cores: `shards` may leave their number to the machine.
+    #[must_use]
+    pub fn overlap(&self, shard_count: u16) -> Option<Overlap> {
+        overlap::overlap(&self.listeners, self.admin_listen, shard_count)
     }
 
     /// The options as DescribeConfigs and the topics' defaults see them: ours, and Kafka's where we have none of our own.
@@ -239,13 +252,14 @@ impl SettingReader<'_> {
         if text == "none" {
             return None;
         }
-        let address = listeners::parse_bind(text);
-        if address.is_none() {
-            let place = self.place(key);
-            let value = cluster::excerpt(text);
-            errors.push(ConfigError::Address { place, key: key.to_owned(), value });
+        match listeners::parse_bind(text) {
+            Ok(address) => Some(address),
+            Err(problem) => {
+                let (place, key, value) = (self.place(key), key.to_owned(), cluster::excerpt(text));
+                errors.push(ConfigError::Address { place, key, value, problem });
+                None
+            }
         }
-        address
     }
 
     fn check_roles(&self, errors: &mut Vec<ConfigError>) {

@@ -37,7 +37,7 @@ pub use disk::{FREE_LIST_BYTES, GlommioDisk, GlommioFile};
 pub use exit::ExitReason;
 pub use lock::{DirectoryLock, LockError, directory_holder};
 pub use mesh::{CoreMesh, MeshSeat, seats};
-pub use net::{AddressReservation, TcpListener, TcpReader, TcpWriter, reserve};
+pub use net::{AddressReservation, TcpListener, TcpReader, TcpWriter, reserve, reserve_row};
 pub use platform::CorePlatform;
 pub use preflight::{
     DirectoryKind, MEMLOCK_BYTES_MIN, StartError, check_contents, check_directory, check_io_uring,

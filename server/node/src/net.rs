@@ -43,6 +43,10 @@ fn io_error(error: GlommioError<()>) -> io::Error {
 
 fn bound_socket(address: SocketAddr, sharing: Sharing) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        // Clients of IPv4 come by it too, whatever net.ipv6.bindv6only says.
+        socket.set_only_v6(false)?;
+    }
     // A restart must not wait for connections of the last run that are still in TIME_WAIT.
     socket.set_reuse_address(true)?;
     if sharing == Sharing::AmongCores {
@@ -90,6 +94,61 @@ pub fn reserve(address: SocketAddr) -> io::Result<AddressReservation> {
     socket.set_reuse_address(false)?;
     let address = ip_address(&socket.local_addr()?)?;
     Ok(AddressReservation { _socket: socket, address })
+}
+
+/// How often to look for free ports in a row before giving up: others take them meanwhile.
+const ROW_TRIES_MAX: usize = 100;
+
+/// Reserves `count` ports in a row from `address` on, one a core; port 0 finds a row that is free.
+///
+/// Errors  as [`reserve`], with the address that could not be had.
+pub fn reserve_row(
+    address: SocketAddr,
+    count: u16,
+) -> Result<Vec<AddressReservation>, (SocketAddr, io::Error)> {
+    if address.port() != 0 {
+        return (0..count).map(|step| reserve_next(address, step, Patience::Waits)).collect();
+    }
+    let mut failed = (address, io::ErrorKind::AddrInUse.into());
+    for _ in 0..ROW_TRIES_MAX {
+        let first = reserve(address).map_err(|error| (address, error))?;
+        let base = first.address();
+        let rest = (1..count).map(|step| reserve_next(base, step, Patience::Tries));
+        match rest.collect::<Result<Vec<_>, _>>() {
+            Ok(rest) => return Ok([first].into_iter().chain(rest).collect()),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
+/// Whether to wait for an address that a killed process may still have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Patience {
+    Waits,
+    Tries,
+}
+
+fn reserve_next(
+    base: SocketAddr,
+    step: u16,
+    patience: Patience,
+) -> Result<AddressReservation, (SocketAddr, io::Error)> {
+    let Some(port) = base.port().checked_add(step) else {
+        return Err((base, io::Error::from(io::ErrorKind::InvalidInput)));
+    };
+    let address = SocketAddr::new(base.ip(), port);
+    let reserved = match patience {
+        Patience::Waits => reserve(address),
+        Patience::Tries => {
+            bound_socket(address, Sharing::Alone).and_then(|alone| {
+                drop(alone);
+                let socket = bound_socket(address, Sharing::AmongCores)?;
+                Ok(AddressReservation { _socket: socket, address })
+            })
+        }
+    };
+    reserved.map_err(|error| (address, error))
 }
 
 /// The kernel takes the rings of a process that was killed apart in its own time, and a ring that waits on a listener keeps it

@@ -7,6 +7,8 @@ use std::fmt;
 
 use cluster::ConfigRefusal;
 
+use super::overlap::Overlap;
+
 /// Where a value was set.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Place {
@@ -122,7 +124,7 @@ pub enum ConfigError {
         text: String,
     },
     /// Not an address to bind.
-    #[error("{place}: {key} = {value}: must be IP:PORT, such as 127.0.0.1:9092 or [::1]:9092")]
+    #[error("{place}: {key} = {value}: {problem}")]
     Address {
         /// Where.
         place: Place,
@@ -130,9 +132,19 @@ pub enum ConfigError {
         key: String,
         /// The value, cut to a bound.
         value: String,
+        /// What is wrong with it.
+        problem: AddressProblem,
+    },
+    /// Two addresses of the node are the same.
+    #[error("{place}: {overlap}")]
+    Overlap {
+        /// Where the listeners were set.
+        place: Place,
+        /// Which, and where.
+        overlap: Overlap,
     },
     /// Not an address to advertise.
-    #[error("{place}: {key} = {value}: must be HOST:PORT, such as broker1.example.org:9092")]
+    #[error("{place}: {key} = {value}: {problem}")]
     Advertised {
         /// Where.
         place: Place,
@@ -140,6 +152,8 @@ pub enum ConfigError {
         key: String,
         /// The value, cut to a bound.
         value: String,
+        /// What is wrong with it.
+        problem: AdvertisedProblem,
     },
     /// A listener that contradicts itself or another.
     #[error("{place}: listener {listener}: {problem}")]
@@ -157,6 +171,42 @@ pub enum ConfigError {
         /// Where.
         place: Place,
     },
+}
+
+/// What can be wrong with an address to bind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AddressProblem {
+    /// Not of the form.
+    #[error("must be IP:PORT, such as 127.0.0.1:9092 or [::1]:9092")]
+    Form,
+    /// A name instead of an address.
+    #[error(
+        "a host name cannot be bound: give an address of this machine, or 0.0.0.0 (and [::] with IPv6) for all of them; the \
+         name that clients use belongs into advertised.listeners"
+    )]
+    Name,
+    /// An IPv6 address without its brackets.
+    #[error("an IPv6 address stands in brackets, such as [::1]:9092")]
+    Brackets,
+    /// A number that is no port.
+    #[error("the port must be 0..=65535")]
+    Port,
+}
+
+/// What can be wrong with an address to advertise.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AdvertisedProblem {
+    /// Not of the form.
+    #[error("must be HOST:PORT, such as broker1.example.org:9092")]
+    Form,
+    /// Every address is no address.
+    #[error(
+        "0.0.0.0 and [::] are where a listener binds; here must be the name or address by which clients reach this machine"
+    )]
+    Wildcard,
+    /// An IPv6 address without its brackets.
+    #[error("an IPv6 address stands in brackets, such as [2001:db8::7]:9092")]
+    Brackets,
 }
 
 /// What can be wrong with a listener.
@@ -217,6 +267,7 @@ impl ConfigError {
             | Self::Value { place, .. }
             | Self::Twice { place, .. }
             | Self::Address { place, .. }
+            | Self::Overlap { place, .. }
             | Self::Advertised { place, .. }
             | Self::Listener { place, .. }
             | Self::Roles { place } => Some(place),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use cluster::{Advertise, LISTENERS_MAX, ListenerEndpoint, excerpt, list_items};
 
-use super::error::{ConfigError, ListenerProblem, Place};
+use super::error::{AddressProblem, AdvertisedProblem, ConfigError, ListenerProblem, Place};
 use super::sources::Collected;
 
 /// The fields of a `[[listeners]]` table.
@@ -133,13 +133,13 @@ fn from_list(
         let (name, address) = item.split_once("://").unwrap_or((NAME_DEFAULT, item));
         let place = place.clone();
         match parse_bind(address) {
-            Some(bind) => {
+            Ok(bind) => {
                 let name = name.to_owned();
                 listeners.push(ListenerConfig { name, bind, advertised: None, advertise });
             }
-            None => {
+            Err(problem) => {
                 let (key, value) = ("listeners".to_owned(), excerpt(item));
-                errors.push(ConfigError::Address { place, key, value });
+                errors.push(ConfigError::Address { place, key, value, problem });
             }
         }
     }
@@ -163,14 +163,15 @@ fn from_table(
         refuse(table.place_of("security"), ListenerProblem::Security);
     }
     let bind = table.field("bind").map(|text| (text, parse_bind(text)));
-    if let Some((text, None)) = bind {
+    if let Some((text, Err(problem))) = bind {
         let (place, key) = (table.place_of("bind"), "listeners.bind".to_owned());
-        errors.push(ConfigError::Address { place, key, value: excerpt(text) });
+        errors.push(ConfigError::Address { place, key, value: excerpt(text), problem });
     }
     let advertised = table.field("advertised").map(|text| (text, parse_advertised(text)));
-    if let Some((text, None)) = &advertised {
+    if let Some((text, Err(problem))) = &advertised {
         let (place, key) = (table.place_of("advertised"), "listeners.advertised".to_owned());
-        errors.push(ConfigError::Advertised { place, key, value: excerpt(text) });
+        let (value, problem) = (excerpt(text), *problem);
+        errors.push(ConfigError::Advertised { place, key, value, problem });
     }
     let advertise = match table.field("advertise") {
         None => advertise_default,
@@ -186,8 +187,8 @@ fn from_table(
     if errors.len() > before {
         return None;
     }
-    let bind = bind.and_then(|(_, address)| address)?;
-    let advertised = advertised.and_then(|(_, told)| told);
+    let bind = bind.and_then(|(_, address)| address.ok())?;
+    let advertised = advertised.and_then(|(_, told)| told.ok());
     Some(ListenerConfig { name, bind, advertised, advertise })
 }
 
@@ -201,10 +202,13 @@ fn apply_advertised(
     for item in list_items(text) {
         let (name, address) = item.split_once("://").unwrap_or((NAME_DEFAULT, item));
         let place = place.clone();
-        let Some(told) = parse_advertised(address) else {
-            let (key, value) = ("advertised.listeners".to_owned(), excerpt(item));
-            errors.push(ConfigError::Advertised { place, key, value });
-            continue;
+        let told = match parse_advertised(address) {
+            Ok(told) => told,
+            Err(problem) => {
+                let (key, value) = ("advertised.listeners".to_owned(), excerpt(item));
+                errors.push(ConfigError::Advertised { place, key, value, problem });
+                continue;
+            }
         };
         match listeners.iter_mut().find(|listener| listener.name == name) {
             Some(listener) => listener.advertised = Some(told),
@@ -269,30 +273,63 @@ fn is_loopback(host: &str) -> bool {
 }
 
 /// `IP:PORT`, `[IPv6]:PORT`, `localhost:PORT`, or `:PORT` and `*:PORT` for every address.
-pub(super) fn parse_bind(text: &str) -> Option<SocketAddr> {
-    let (host, port) = text.trim().rsplit_once(':')?;
-    let port: u16 = port.parse().ok()?;
+pub(super) fn parse_bind(text: &str) -> Result<SocketAddr, AddressProblem> {
+    let text = text.trim();
+    let bare_address = text.parse::<Ipv6Addr>();
+    let (host, port) = text.rsplit_once(':').ok_or(AddressProblem::Form)?;
+    if host.parse::<Ipv6Addr>().is_ok() || (bare_address.is_ok() && !host.is_empty()) {
+        return Err(AddressProblem::Brackets);
+    }
+    let is_number = !port.is_empty() && port.bytes().all(|digit| digit.is_ascii_digit());
+    let problem = if is_number { AddressProblem::Port } else { AddressProblem::Form };
+    let port: u16 = port.parse().map_err(|_| problem)?;
     let ip = match host {
         "" | "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
         "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        _ => match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-            Some(host) => IpAddr::V6(host.parse::<Ipv6Addr>().ok()?),
-            None => IpAddr::V4(host.parse::<Ipv4Addr>().ok()?),
+        _ => match in_brackets(host) {
+            Some(host) => IpAddr::V6(host.parse().map_err(|_| AddressProblem::Form)?),
+            None => IpAddr::V4(host.parse().map_err(|_| problem_of_host(host))?),
         },
     };
-    Some(SocketAddr::new(ip, port))
+    Ok(SocketAddr::new(ip, port))
 }
 
-fn parse_advertised(text: &str) -> Option<AdvertisedHost> {
+fn in_brackets(host: &str) -> Option<&str> {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']'))
+}
+
+/// A name has a letter in it; what has none was to be an address.
+fn problem_of_host(host: &str) -> AddressProblem {
+    if is_host_name(host) && host.chars().any(|each| each.is_ascii_alphabetic()) {
+        AddressProblem::Name
+    } else {
+        AddressProblem::Form
+    }
+}
+
+fn is_host_name(host: &str) -> bool {
+    host.chars().all(|each| each.is_ascii_alphanumeric() || "._-".contains(each))
+}
+
+fn parse_advertised(text: &str) -> Result<AdvertisedHost, AdvertisedProblem> {
     const HOST_BYTES_MAX: usize = 253;
-    let (host, port) = text.trim().rsplit_once(':')?;
-    let port: u16 = port.parse().ok()?;
-    let host = match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        Some(host) => host.parse::<Ipv6Addr>().ok()?.to_string(),
-        None => host.to_owned(),
+    let (host, port) = text.trim().rsplit_once(':').ok_or(AdvertisedProblem::Form)?;
+    if host.parse::<Ipv6Addr>().is_ok() {
+        return Err(AdvertisedProblem::Brackets);
+    }
+    let port: u16 = port.parse().map_err(|_| AdvertisedProblem::Form)?;
+    let host = match in_brackets(host) {
+        Some(host) => {
+            host.parse::<Ipv6Addr>().map_err(|_| AdvertisedProblem::Form)?.to_string()
+        }
+        None if is_host_name(host) => host.to_owned(),
+        None => return Err(AdvertisedProblem::Form),
     };
-    let is_legal = (1..=HOST_BYTES_MAX).contains(&host.len())
-        && host.chars().all(|each| each.is_ascii_alphanumeric() || "._-:".contains(each))
-        && !host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
-    is_legal.then_some(AdvertisedHost { host, port })
+    if host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified()) {
+        return Err(AdvertisedProblem::Wildcard);
+    }
+    if !(1..=HOST_BYTES_MAX).contains(&host.len()) {
+        return Err(AdvertisedProblem::Form);
+    }
+    Ok(AdvertisedHost { host, port })
 }

@@ -359,10 +359,27 @@ fn bad_listeners_are_refused() {
         assert_eq!(refused(&file(text)), [expected], "{text}");
     };
     let bind = "must be IP:PORT, such as 127.0.0.1:9092 or [::1]:9092";
-    for value in ["broker1:9092", "127.0.0.1", "127.0.0.1:99999", "::1:9092", "1.2.3:5"] {
+    let name = "a host name cannot be bound: give an address of this machine, or 0.0.0.0 (and [::] with IPv6) for all of them; \
+                the name that clients use belongs into advertised.listeners";
+    let brackets = "an IPv6 address stands in brackets, such as [::1]:9092";
+    for (value, said) in [
+        ("127.0.0.1", bind),
+        ("1.2.3:5", bind),
+        ("127.0.0.1:kafka", bind),
+        ("[::g]:9092", bind),
+        ("broker1:9092", name),
+        ("PLAINTEXT://kafka-1.example.org:9092", name),
+        ("::1:9092", brackets),
+        ("fe80::1", brackets),
+        ("127.0.0.1:99999", "the port must be 0..=65535"),
+    ] {
         let text = format!("listeners = \"{value}\"");
-        check(&text, &format!("1: listeners = {value}: {bind}"));
+        check(&text, &format!("1: listeners = {value}: {said}"));
     }
+    check(
+        "listeners = \"A://:9092,B://127.0.0.1:9092\"",
+        "1: listener A and listener B: both would listen on port 9092; one of them listens on every address of this machine already ([::] on those of IPv4 too)",
+    );
     check("listeners = \"\"", "1: listener listeners: there must be 1 to 64 listeners");
     check("listeners = []", "1: listener listeners: there must be 1 to 64 listeners");
     check("listeners = \":1,:2\"", "1: listener PLAINTEXT: the name stands twice");
@@ -371,7 +388,11 @@ fn bad_listeners_are_refused() {
     let told = "must be HOST:PORT, such as broker1.example.org:9092";
     check(
         "advertised.listeners = \"0.0.0.0:1\"",
-        &format!("1: advertised.listeners = 0.0.0.0:1: {told}"),
+        "1: advertised.listeners = 0.0.0.0:1: 0.0.0.0 and [::] are where a listener binds; here must be the name or address by which clients reach this machine",
+    );
+    check(
+        "advertised.listeners = \"2001:db8::7:1\"",
+        "1: advertised.listeners = 2001:db8::7:1: an IPv6 address stands in brackets, such as [2001:db8::7]:9092",
     );
     check(
         "advertised.listeners = \"X://a:1\"",

@@ -78,8 +78,10 @@ pub struct ControlOptions {
 pub struct Ready {
     /// Its id.
     pub node_id: NodeId,
-    /// Where clients connect.
+    /// Where clients connect: the first listener.
     pub kafka: SocketAddr,
+    /// Every listener's address on core 0, in the order of the configuration.
+    pub listeners: Vec<SocketAddr>,
     /// Where the admin server listens, if it does.
     pub admin: Option<SocketAddr>,
     /// Since the process started.
@@ -379,7 +381,7 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     let kafka = kafka.ok_or_else(|| StartRefusal::Address("no listener is configured".into()))?;
     let elapsed = platform.monotonic().saturating_sub(options.started);
     tracing::info!(ms = millis(elapsed), "ready: clients are served");
-    ready(&Ready { node_id: control.node_id, kafka, admin, elapsed });
+    ready(&Ready { node_id: control.node_id, kafka, listeners: bound, admin, elapsed });
     control.remove_vanished().await;
     let checkpoints = write_checkpoints(Rc::clone(control));
     platform.spawn(TaskClass::Background, Box::pin(checkpoints));

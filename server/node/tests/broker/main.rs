@@ -20,6 +20,7 @@ mod fetch_sessions;
 mod idempotence;
 mod life;
 mod list_offsets;
+mod listeners;
 mod metadata;
 mod produce;
 mod support;

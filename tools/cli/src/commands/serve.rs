@@ -15,6 +15,7 @@ use std::time::Duration;
 use broker::config::{Config, Shards, Sources};
 use broker::{ControlOptions, Message, Platform, Ready, StartRefusal};
 use clap::Args;
+use cluster::Advertise;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
 const EXAMPLES: &str = "\
@@ -157,8 +158,14 @@ fn serve(mut config: Config) -> ExitReason {
             return error.reason();
         }
     };
+    let shard_count = node::placement(options.shards, &node::cpus()).len();
+    let shard_count = u16::try_from(shard_count).unwrap_or(node::SHARD_COUNT_MAX);
+    if let Some(overlap) = config.overlap(shard_count) {
+        eprintln!("corelog: {overlap} (with {shard_count} data cores)");
+        return ExitReason::Config;
+    }
     // Held until the node ends: cores share their ports by SO_REUSEPORT, which would let another node share them too.
-    let _reserved = match reserve_addresses(&mut config) {
+    let _reserved = match reserve_addresses(&mut config, shard_count) {
         Ok(reserved) => reserved,
         Err(message) => {
             eprintln!("corelog: {message}");
@@ -188,23 +195,33 @@ fn serve(mut config: Config) -> ExitReason {
 }
 
 /// Takes every address that this node will listen on; from here on port 0 is the port it became.
-fn reserve_addresses(config: &mut Config) -> Result<Vec<AddressReservation>, String> {
+fn reserve_addresses(
+    config: &mut Config,
+    shard_count: u16,
+) -> Result<Vec<AddressReservation>, String> {
     let mut reserved = Vec::new();
-    let mut reserve = |what: &str, address: &mut SocketAddr| {
-        let taken =
-            node::reserve(*address).map_err(|error| address_advice(what, *address, &error))?;
-        *address = taken.address();
-        reserved.push(taken);
+    let mut reserve = |what: &str, address: &mut SocketAddr, count: u16| {
+        let row = node::reserve_row(*address, count)
+            .map_err(|(address, error)| address_advice(what, address, &error))?;
+        *address = row.first().map_or(*address, AddressReservation::address);
+        reserved.extend(row);
         Ok::<(), String>(())
     };
     for listener in &mut config.listeners {
-        reserve(&format!("listener {}", listener.name), &mut listener.bind)?;
+        let count = match listener.advertise {
+            Advertise::Node => 1,
+            Advertise::Core => shard_count,
+        };
+        reserve(&format!("listener {}", listener.name), &mut listener.bind, count)?;
     }
     if let Some(address) = &mut config.admin_listen {
-        reserve("admin.listen", address)?;
+        reserve("admin.listen", address, 1)?;
     }
     Ok(reserved)
 }
+
+/// Linux's number for an address family that is not there.
+const AFNOSUPPORT: i32 = 97;
 
 fn address_advice(what: &str, address: SocketAddr, error: &std::io::Error) -> String {
     let next = match error.kind() {
@@ -212,6 +229,12 @@ fn address_advice(what: &str, address: SocketAddr, error: &std::io::Error) -> St
             "another process listens there, maybe another node: choose another address (--listen HOST:PORT, --set admin.listen=HOST:PORT or none)"
         }
         std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+        std::io::ErrorKind::InvalidInput => {
+            "in advertise=core each data core listens one port further on, up to 65535: choose a lower port"
+        }
+        _ if error.raw_os_error() == Some(AFNOSUPPORT) => {
+            "this machine has IPv6 switched off: choose an IPv4 address, or 0.0.0.0 for all of them"
+        }
         std::io::ErrorKind::PermissionDenied => "ports below 1024 need CAP_NET_BIND_SERVICE",
         _ => return format!("{what}: {address}: {error}"),
     };

@@ -41,6 +41,8 @@ struct Process {
     _life: ChildStdin,
     kafka: SocketAddr,
     admin: SocketAddr,
+    /// Every listener, that of `kafka` first.
+    listeners: Vec<SocketAddr>,
 }
 
 impl Node {
@@ -84,10 +86,12 @@ impl Node {
         let life = child.stdin.take().unwrap();
         let output = Output::of(child.stdout.take().unwrap());
         let unready = (Ipv4Addr::UNSPECIFIED, 0).into();
-        let process = Process { child, output, _life: life, kafka: unready, admin: unready };
+        let listeners = Vec::new();
+        let process =
+            Process { child, output, _life: life, kafka: unready, admin: unready, listeners };
         // Noted before it is ready: where it never is, it is killed like every other.
         let process = self.process.insert(process);
-        (process.kafka, process.admin) = process.output.wait_for_ready();
+        (process.kafka, process.admin, process.listeners) = process.output.wait_for_ready();
     }
 
     /// How many cores the next process has.
@@ -125,6 +129,11 @@ impl Node {
     /// The address of core 0, which is the node's.
     pub(crate) fn address(&self) -> SocketAddr {
         self.process.as_ref().unwrap().kafka
+    }
+
+    /// The address of the listener at that place of the configuration.
+    pub(crate) fn listener(&self, index: usize) -> SocketAddr {
+        self.process.as_ref().unwrap().listeners[index]
     }
 
     /// A client of the node.
@@ -195,7 +204,7 @@ impl Output {
         Self { lines: lines.into() }
     }
 
-    fn wait_for_ready(&self) -> (SocketAddr, SocketAddr) {
+    fn wait_for_ready(&self) -> (SocketAddr, SocketAddr, Vec<SocketAddr>) {
         let mut said = Vec::new();
         let lines = self.lines.lock().unwrap();
         loop {
@@ -203,8 +212,9 @@ impl Output {
                 Ok(line) => {
                     if let Some(addresses) = line.strip_prefix(READY) {
                         let mut addresses = addresses.split(' ');
-                        let mut next = || addresses.next().unwrap().parse().unwrap();
-                        return (next(), next());
+                        let mut next = || addresses.next().map(|text| text.parse().unwrap());
+                        let (kafka, admin) = (next().unwrap(), next().unwrap());
+                        return (kafka, admin, std::iter::from_fn(next).collect());
                     }
                     said.push(line);
                 }
@@ -263,18 +273,10 @@ fn end_with_parent(data_dir: PathBuf) {
     });
 }
 
-/// Ports in a row, one a core, that nobody else has. Cores share their ports by `SO_REUSEPORT`, so another node might share
-/// them too if they were only looked at.
+/// Ports in a row, one a core, that nobody else has.
 fn reserve_ports(count: u16) -> (u16, Vec<AddressReservation>) {
-    let reserve = |port| node::reserve(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
-    for _ in 0..100 {
-        let first = reserve(0).unwrap();
-        let port = first.address().port();
-        let rest = (1..count).map(|core| reserve(port.checked_add(core).unwrap_or(0)));
-        let Ok(rest) = rest.collect::<Result<Vec<_>, _>>() else { continue };
-        return (port, rest.into_iter().chain([first]).collect());
-    }
-    panic!("no {count} free ports in a row");
+    let row = node::reserve_row((Ipv4Addr::LOCALHOST, 0).into(), count).unwrap();
+    (row[0].address().port(), row)
 }
 
 fn config_of(data_dir: &Path, port: u16, settings: &str) -> Config {
@@ -298,7 +300,11 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
         started: context.platform.monotonic(),
         mutant: broker::mutant::Mutant::default(),
     };
-    let ready = |ready: &Ready| println!("\n{READY}{} {}", ready.kafka, ready.admin.unwrap());
+    let ready = |ready: &Ready| {
+        let listeners: Vec<String> = ready.listeners.iter().map(ToString::to_string).collect();
+        let listeners = listeners.join(" ");
+        println!("\n{READY}{} {} {listeners}", ready.kafka, ready.admin.unwrap());
+    };
     let stop = context.stop.requested();
     match broker::run_control(context.platform, context.mesh, options, stop, ready).await {
         Ok(()) => ExitReason::Done,
