@@ -16,6 +16,7 @@ from checks import (
     Context,
     bad_input,
     confluent,
+    cores,
     dump,
     java_cluster_tools,
     java_tools,
@@ -37,6 +38,7 @@ RUNNING = {
     **java_tools.CHECKS,
     **java_cluster_tools.CHECKS,
     **shards.CHECKS,
+    **cores.CHECKS,
     **bad_input.CHECKS,
 }
 STOPPED = dump.CHECKS
