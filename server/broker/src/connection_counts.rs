@@ -97,9 +97,7 @@ mod tests {
     fn each_bound_refuses_what_is_beyond_it_and_a_dropped_place_is_free_again() {
         let counts = Arc::new(ConnectionCounts::default());
         let [one, other] = ["10.0.0.1", "::1"].map(|text| text.parse::<IpAddr>().unwrap());
-        let take = |address, in_all, per_address| {
-            counts.take(address, bounds(in_all, per_address))
-        };
+        let take = |address, in_all, per_address| counts.take(address, bounds(in_all, per_address));
         let first = take(one, 3, 2).unwrap();
         let _second = take(one, 3, 2).unwrap();
         assert_eq!(take(one, 3, 2).unwrap_err(), NoPlace::OfAddress);

@@ -50,7 +50,7 @@ exit_reasons! {
     DirectoryUnusable = 13,
     /// A listener's address is in use, not this machine's, or not allowed.
     AddressUnavailable = 14,
-    /// The data directory's contents are refused: another node's, a newer format, or damage that needs a decision.
+    /// The data directory's contents are refused: another node's or program's, a newer format, or damage that needs a decision.
     DataRefused = 15,
     /// The system refused threads, memory or rings while the cores were started.
     CoreFailed = 16,

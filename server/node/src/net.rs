@@ -140,13 +140,11 @@ fn reserve_next(
     let address = SocketAddr::new(base.ip(), port);
     let reserved = match patience {
         Patience::Waits => reserve(address),
-        Patience::Tries => {
-            bound_socket(address, Sharing::Alone).and_then(|alone| {
-                drop(alone);
-                let socket = bound_socket(address, Sharing::AmongCores)?;
-                Ok(AddressReservation { _socket: socket, address })
-            })
-        }
+        Patience::Tries => bound_socket(address, Sharing::Alone).and_then(|alone| {
+            drop(alone);
+            let socket = bound_socket(address, Sharing::AmongCores)?;
+            Ok(AddressReservation { _socket: socket, address })
+        }),
     };
     reserved.map_err(|error| (address, error))
 }

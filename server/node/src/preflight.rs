@@ -87,14 +87,16 @@ pub enum StartError {
     },
     /// The data directory may not be touched by this user.
     #[error(
-        "{}: permission denied: it belongs to user {owner}, and this process runs as user {own}; start it as that user, or \
-         give it the directory (chown -R {own} {})",
-        path.display(), path.display()
+        "{}: permission denied: {} belongs to user {owner}, and this process runs as user {own}; start it as that user, or \
+         make the data directory one of user {own}",
+        path.display(), at.display()
     )]
     DirectoryDenied {
-        /// The directory, or the nearest above it that is there.
+        /// The directory.
         path: PathBuf,
-        /// Whose it is.
+        /// It, or the nearest above it that is there.
+        at: PathBuf,
+        /// Whose that is.
         owner: u32,
         /// Who asks.
         own: u32,
@@ -320,8 +322,8 @@ fn directory_verdict(path: &Path, source: io::Error) -> StartError {
 fn denied(path: PathBuf, source: io::Error) -> StartError {
     let found = path.ancestors().find_map(|at| Some((at.to_owned(), at.metadata().ok()?.uid())));
     match found {
-        Some((path, owner)) => {
-            StartError::DirectoryDenied { path, owner, own: geteuid().as_raw() }
+        Some((at, owner)) => {
+            StartError::DirectoryDenied { path, at, owner, own: geteuid().as_raw() }
         }
         None => StartError::DirectoryUnusable { path, source },
     }

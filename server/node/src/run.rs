@@ -158,7 +158,9 @@ where
     let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");
     tracing::info!(data_cores = shard_count, cpus = %cpu_list(&placement), open_files_max, "starting the cores");
     if directory_kind == DirectoryKind::Memory {
-        tracing::warn!("data.dir is on a file system in memory: nothing in it survives the end of this machine");
+        tracing::warn!(
+            "data.dir is on a file system in memory: nothing in it survives the end of this machine"
+        );
     }
     let mut seats = seats(shard_count + 1, options.mesh_message_count_max);
     let control_seat = seats.pop().expect("the control executor has a seat");

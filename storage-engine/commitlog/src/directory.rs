@@ -222,8 +222,8 @@ fn refusal((offset, damage): (usize, MetaDamage)) -> DirectoryError {
 
 /// Opens the data directory, or makes it one if it is empty.
 ///
-/// Order   the caller has asked [`refuse_foreign`] and holds the lock. The clean-stop marker is removed, and its removal synced, before anything else is
-///         written: it counts for one start.
+/// Order   the caller has asked [`refuse_foreign`] and holds the lock. The clean-stop marker is removed, and its removal
+///         synced, before anything else is written: it counts for one start.
 /// Errors  an identity that is damaged, of a later version, or missing though there is data, and the directory of another
 ///         program are refused; nothing is changed then.
 pub async fn open_or_create<D: Disk>(

@@ -86,7 +86,11 @@ mod tests {
             (&["meta.properties", "topics"], Some(""), Ok(())),
             (&["meta.properties", "topics"], Some("version=1\nnode.id=1\n"), Ok(())),
             (&["meta.properties"], Some(kafkas), Err(DirectoryError::Kafka)),
-            (&["bootstrap.checkpoint", "orders-0"], Some("version=1\n"), Err(DirectoryError::Kafka)),
+            (
+                &["bootstrap.checkpoint", "orders-0"],
+                Some("version=1\n"),
+                Err(DirectoryError::Kafka),
+            ),
             (&["orders-0", "recovery-point-offset-checkpoint"], None, Err(DirectoryError::Kafka)),
             (&["Documents", "topics.txt"], None, foreign("Documents")),
             (&[".bashrc", "base", "PG_VERSION"], None, foreign("base")),

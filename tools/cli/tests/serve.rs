@@ -386,8 +386,7 @@ fn a_second_node_on_a_directory_is_told_of_the_first_though_the_port_is_taken_to
     let listeners = format!("listeners={}", node.kafka);
     let (code, said) = refusal(&data_dir, &[&listeners]);
     assert_eq!(code, Some(12), "{said}");
-    let expected =
-        format!("{}: locked by process {}", data_dir.display(), node.child.id());
+    let expected = format!("{}: locked by process {}", data_dir.display(), node.child.id());
     assert!(said.contains(&expected), "{said}");
     assert!(node.stop().success());
     drop(std::fs::remove_dir_all(&data_dir));
@@ -440,7 +439,10 @@ fn the_log_tells_what_was_found_and_how_it_ended_and_calls_nothing_a_warning_tha
     };
     let stopped = ["stopping; ", "connections are closed", "logs are closed", "stopped cleanly"];
     let dir = data_dir.display().to_string();
-    check("-TERM", &[&["corelog starts", &dir, "new", "127.0.0.1", "ready"][..], &stopped].concat());
+    check(
+        "-TERM",
+        &[&["corelog starts", &dir, "new", "127.0.0.1", "ready"][..], &stopped].concat(),
+    );
     check("-KILL", &["last_stop=\"clean\"", "topics=1 partitions=1", "logs recovered"]);
     check("-TERM", &["last_stop=\"unclean", "topics=1 partitions=1", "offline=0"]);
     drop(std::fs::remove_dir_all(&data_dir));

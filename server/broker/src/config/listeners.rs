@@ -319,9 +319,7 @@ fn parse_advertised(text: &str) -> Result<AdvertisedHost, AdvertisedProblem> {
     }
     let port: u16 = port.parse().map_err(|_| AdvertisedProblem::Form)?;
     let host = match in_brackets(host) {
-        Some(host) => {
-            host.parse::<Ipv6Addr>().map_err(|_| AdvertisedProblem::Form)?.to_string()
-        }
+        Some(host) => host.parse::<Ipv6Addr>().map_err(|_| AdvertisedProblem::Form)?.to_string(),
         None if is_host_name(host) => host.to_owned(),
         None => return Err(AdvertisedProblem::Form),
     };

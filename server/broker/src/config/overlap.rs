@@ -77,7 +77,8 @@ pub(super) fn overlap(
             Advertise::Core => shard_count,
         },
     });
-    let of_admin = admin.map(|address| Taken { name: "admin.listen".to_owned(), address, count: 1 });
+    let of_admin =
+        admin.map(|address| Taken { name: "admin.listen".to_owned(), address, count: 1 });
     for next in of_clients.chain(of_admin) {
         if let Some(found) = taken.iter().find_map(|before| before.overlap(&next)) {
             return Some(found);
@@ -125,7 +126,9 @@ mod tests {
         let listeners = [listener("CORES", "0.0.0.0:9898", Advertise::Core)];
         let found = overlap(&listeners, Some("127.0.0.1:9901".parse().unwrap()), 4).unwrap();
         let said = found.to_string();
-        assert!(said.starts_with("listener CORES and admin.listen: both would listen on port 9901"));
+        assert!(
+            said.starts_with("listener CORES and admin.listen: both would listen on port 9901")
+        );
         assert!(said.contains("every address"), "{said}");
     }
 }

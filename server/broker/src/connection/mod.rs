@@ -134,6 +134,7 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
             shard.report_bad_input(peer, kind, &reason.to_string());
         }
         EndReason::Request(bad) => shard.report_bad_input(peer, bad.kind(), &reason.to_string()),
+        EndReason::Stalled | EndReason::SlowRequest => shard.report_slow_client(peer, &reason),
         _ => tracing::debug!(%peer, %reason, "connection ends"),
     }
     queue.end();

@@ -193,7 +193,10 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let begun = platform.monotonic();
     // Two rounds: a core that closed its logs first would leave the others' last requests without an answer.
     control.ask_all(|| Request::Drain).await;
-    tracing::info!(ms = since(begun), "stopping: what was under way is answered, connections are closed");
+    tracing::info!(
+        ms = since(begun),
+        "stopping: what was under way is answered, connections are closed"
+    );
     let begun = platform.monotonic();
     let replies = control.ask_all(|| Request::Stop).await;
     // Whoever asked is gone; what was asked is made, or the log would change while it is closed.

@@ -15,7 +15,7 @@ use futures_lite::future::or;
 
 use crate::accept::accept_each;
 use crate::calls::ListenAt;
-use crate::connection::{self, Activity, ArrivalLimits, Lapse, Patience};
+use crate::connection::{self, Activity, ArrivalLimits, EndReason, Lapse, Patience};
 use crate::connection_counts::{ConnectionBounds, ConnectionPlace, NoPlace};
 use crate::context::ListenerName;
 use crate::log_pace::LogPace;
@@ -30,7 +30,7 @@ const ARRIVAL_LIMITS: ArrivalLimits = ArrivalLimits {
     grace: Duration::from_secs(2),
     bytes_per_second_min: 64 << 10,
 };
-/// At most one line in this time about connections that cannot be taken in; metrics count them all.
+/// At most one line in this time about connections that cannot be taken in, or are given up; metrics count them all.
 const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Listeners that are bound, and what came through them.
@@ -42,6 +42,7 @@ pub(super) struct Listening<P: Platform> {
     ended: Rc<Event>,
     refusal_pace: LogPace,
     address_pace: LogPace,
+    slow_pace: LogPace,
 }
 
 impl<P: Platform> Default for Listening<P> {
@@ -53,6 +54,7 @@ impl<P: Platform> Default for Listening<P> {
             ended: Rc::default(),
             refusal_pace: LogPace::new(REFUSAL_LOG_INTERVAL),
             address_pace: LogPace::new(REFUSAL_LOG_INTERVAL),
+            slow_pace: LogPace::new(REFUSAL_LOG_INTERVAL),
         }
     }
 }
@@ -177,6 +179,13 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 drop(live);
             }),
         );
+    }
+
+    /// Says in the log, but not for each, that a client was too slow for the others.
+    pub(crate) fn report_slow_client(&self, peer: SocketAddr, reason: &EndReason) {
+        if let Some(unlogged) = self.listening.slow_pace.due(self.platform.monotonic()) {
+            tracing::warn!(%peer, unlogged, "connection closed: {reason}");
+        }
     }
 
     fn report_no_place(

@@ -27,12 +27,12 @@ use crate::metrics::CoreMetrics;
 use crate::mutant::Rule;
 use crate::node_state::NodeState;
 use crate::platform::{Mesh, Platform};
-use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard};
 use crate::shard::disk_floor::DiskSpace;
 use crate::shard::lines::Lines;
 use crate::shard::listening::Listening;
 use crate::shard::node_settings::NodeSettings;
 use crate::shard::producer_ids::ProducerIds;
+use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard};
 use crate::sync::{Event, Flag, join};
 
 /// Read buffers that one core keeps for its connections' next large frames.

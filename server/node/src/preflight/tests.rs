@@ -34,9 +34,9 @@ fn each_refusal_is_one_line_with_a_cure_and_an_exit_code() {
         &["/data: ", "direct I/O", "ext4"],
     );
     check(
-        directory_verdict(Path::new("/root/none"), Errno::EACCES.into()),
+        directory_verdict(Path::new("/usr/none/data"), Errno::EACCES.into()),
         ExitReason::DirectoryUnusable,
-        &["permission denied", "belongs to user 0", "chown -R"],
+        &["/usr/none/data: permission denied: /usr belongs to user 0"],
     );
     check(
         check_owner(path, 1000, 0).unwrap_err(),

@@ -53,9 +53,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             let rest = stream.find(executor, kept.bytes).await.at(&path)?;
             // The bad batch itself may be whole and only out of order.
             let are_zeros = rest == FoundBatch::ZeroTail;
-            if !are_zeros
-                && stream.may_hold_batch(executor, kept.bytes).await.at(&path)?
-            {
+            if !are_zeros && stream.may_hold_batch(executor, kept.bytes).await.at(&path)? {
                 let name = self.copy_aside(&file, log, kept.bytes).await?;
                 report.strays.push(name);
             }

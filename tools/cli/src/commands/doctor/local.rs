@@ -87,6 +87,10 @@ fn clock(now_ms: i64) -> Check {
 
 fn directory(path: &Path) -> Check {
     let place = path.display();
+    if let Err(error) = node::check_contents(path) {
+        let fix = "choose an empty directory, or run as the user whose node this is";
+        return Check::failed("data.dir", error.to_string(), fix);
+    }
     match node::check_directory(path) {
         Ok(DirectoryKind::Direct) => {
             Check::ok("data.dir", format!("{place}: written and read directly"))
