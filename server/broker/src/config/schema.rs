@@ -247,7 +247,7 @@ pub static OPTIONS: [ConfigOption; 42] = [
     },
     ConfigOption {
         key: "max.connections.per.ip",
-        allowed: Allowed::Range(0, INT_MAX),
+        allowed: Allowed::Range(1, INT_MAX),
         default: Some("2147483647"),
         is_dynamic: true,
         doc: "Client connections from one address that the node serves at once; one more is closed as soon as it is accepted.",
