@@ -89,6 +89,10 @@ pub fn reserve(address: SocketAddr) -> io::Result<AddressReservation> {
     if address.port() != 0 {
         wait_until_free(address)?;
     }
+    take(address)
+}
+
+fn take(address: SocketAddr) -> io::Result<AddressReservation> {
     let socket = bound_socket(address, Sharing::AmongCores)?;
     // Two sockets that reuse addresses may both be bound until one of them listens: a node that starts meanwhile would pass.
     socket.set_reuse_address(false)?;
@@ -142,8 +146,7 @@ fn reserve_next(
         Patience::Waits => reserve(address),
         Patience::Tries => bound_socket(address, Sharing::Alone).and_then(|alone| {
             drop(alone);
-            let socket = bound_socket(address, Sharing::AmongCores)?;
-            Ok(AddressReservation { _socket: socket, address })
+            take(address)
         }),
     };
     reserved.map_err(|error| (address, error))
