@@ -70,12 +70,15 @@ fn names_corelog(meta: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    /// The names, `meta.properties`, and what becomes of them.
+    type Row<'a> = (&'a [&'a str], Option<&'a str>, Result<(), DirectoryError>);
+
     #[test]
     fn an_empty_directory_and_our_own_pass_and_what_others_made_does_not() {
         let ours = "version=1\nnode.id=1\ncorelog.format.version=1\n";
         let kafkas = "#\n#Sun Nov 29 22:06:06 UTC 2026\ncluster.id=x\nnode.id=1\nversion=1\n";
         let foreign = |name: &str| Err(DirectoryError::Foreign { name: name.to_owned() });
-        let rows: &[(&[&str], Option<&str>, Result<(), DirectoryError>)] = &[
+        let rows: &[Row<'_>] = &[
             (&[], None, Ok(())),
             (&[".lock", ".probe-7", "lost+found"], None, Ok(())),
             (&[".lock", "meta.properties.tmp"], None, Ok(())),
