@@ -14,7 +14,7 @@ use cluster::{
     GrowthOutcome, Image, ProducerIdBlock, UpdateFeatures,
 };
 use partition::{Acks, Isolation};
-use record::{LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
+use record::{EpochEnd, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 use crate::control::{Changed, TopicCreation, TopicDeletion};
 use crate::drivers::metadata_log::MetadataLogError;
@@ -229,6 +229,35 @@ pub struct ListOffsetsAnswer {
     pub outcome: Result<ListedOffset, ListOffsetsRefusal>,
 }
 
+/// One partition of an OffsetForLeaderEpoch request.
+#[derive(Debug, Clone, Copy)]
+pub struct EpochEndEntry {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The leader epoch the client believes in, or [`LeaderEpoch::NONE`].
+    pub current_leader_epoch: LeaderEpoch,
+    /// The epoch whose end is wanted.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// The partitions of one OffsetForLeaderEpoch request that one core owns.
+#[derive(Debug, Clone)]
+pub struct EpochEndCall {
+    /// The partitions, in the order of the request.
+    pub entries: Vec<EpochEndEntry>,
+}
+
+/// The answer for one partition of an OffsetForLeaderEpoch request.
+#[derive(Debug)]
+pub struct EpochEndAnswer {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// What happened; `None` where the log knows no such epoch.
+    pub outcome: Result<Option<EpochEnd>, FetchRefusal>,
+}
+
 /// A client listener to bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenAt {
@@ -269,6 +298,8 @@ pub enum Request {
     Wait(WaitCall),
     /// Look up offsets.
     ListOffsets(ListOffsetsCall),
+    /// Find where leader epochs ended.
+    EpochEnds(EpochEndCall),
 
     /// Create topics.
     CreateTopics(TopicCreation),
@@ -312,6 +343,8 @@ pub enum Reply {
     Woken(Waited),
     /// To [`Request::ListOffsets`].
     ListOffsets(Vec<ListOffsetsAnswer>),
+    /// To [`Request::EpochEnds`].
+    EpochEnds(Vec<EpochEndAnswer>),
     /// To [`Request::CreateTopics`].
     CreateTopics(Changed<CreateOutcome>),
     /// To [`Request::DeleteTopics`].

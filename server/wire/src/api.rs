@@ -140,7 +140,7 @@ api_table! {
     22 InitProducerId "Gives a producer its id and epoch"
         codec 0..=5, flexible 2.., served 0..=5;
     23 OffsetForLeaderEpoch "Finds where a leader epoch ends"
-        codec 2..=4, flexible 4..;
+        codec 2..=4, flexible 4.., served 2..=4;
     32 DescribeConfigs "Lists configurations"
         codec 1..=4, flexible 4.., served 1..=4;
     33 AlterConfigs "Replaces configurations"
@@ -354,6 +354,7 @@ mod tests {
         check(ApiKey::CreateTopics, 2, 7);
         check(ApiKey::DeleteTopics, 1, 6);
         check(ApiKey::InitProducerId, 0, 5);
+        check(ApiKey::OffsetForLeaderEpoch, 2, 4);
         check(ApiKey::DescribeConfigs, 1, 4);
         check(ApiKey::AlterConfigs, 0, 2);
         check(ApiKey::CreatePartitions, 0, 3);

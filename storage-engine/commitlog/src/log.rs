@@ -182,6 +182,9 @@ pub(crate) struct LogState<D: Disk> {
     pub(crate) epochs: EpochTable,
     /// The table differs from its file: no checkpoint may pass what only memory knows.
     pub(crate) epochs_changed: bool,
+    /// The newest epoch has no batch yet. It goes to the file with its first one: a node with many idle logs must not write a
+    /// file for each at every start, and recovery drops an epoch without a batch anyway.
+    pub(crate) epoch_begun: bool,
     pub(crate) damage: Vec<Damage>,
     pub(crate) sealing: bool,
     pub(crate) seal_backoff: SealBackoff,
@@ -266,6 +269,17 @@ impl<D: Disk, E: Executor> Log<D, E> {
     #[must_use]
     pub fn latest_epoch(&self) -> Option<LeaderEpoch> {
         self.0.state.borrow().epochs.latest()
+    }
+
+    /// A leadership of `epoch` begins at the log end, whether or not it ever appends: a reader that asks where it ends is
+    /// told the log end, as Kafka's leaders tell it.
+    pub fn begin_epoch(&self, epoch: LeaderEpoch) {
+        let mut state = self.0.state.borrow_mut();
+        let end = state.end.offset;
+        // An older one is refused at its first append; nothing is noted of it.
+        if state.epochs.latest().is_none_or(|latest| latest < epoch) {
+            state.epoch_begun = state.epochs.assign(epoch, end);
+        }
     }
 
     /// Where `asked` ended in this log, by LO-4.

@@ -563,6 +563,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 groups: std::collections::VecDeque::new(),
                 epochs: recovered.epochs,
                 epochs_changed: recovered.epochs_changed,
+                epoch_begun: false,
                 damage: if self.shared.mutant.lacks(Rule::DamageNotListed) {
                     Vec::new()
                 } else {

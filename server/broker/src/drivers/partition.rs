@@ -183,6 +183,7 @@ impl<P: Platform> PartitionDriver<P> {
             parked: RefCell::default(),
             refused_parking: Cell::new(false),
         });
+        driver.log.begin_epoch(epoch);
         driver.log.set_high_watermark(driver.leader.borrow().high_watermark());
         driver.log.set_listener(Rc::new(Listener(Rc::downgrade(&driver))));
         driver

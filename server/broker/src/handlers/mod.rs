@@ -21,6 +21,7 @@ mod list_config_resources;
 mod list_offsets;
 mod list_partition_reassignments;
 mod metadata;
+mod offset_for_leader_epoch;
 mod produce;
 mod update_features;
 
@@ -285,6 +286,11 @@ async fn serve<P: Platform, M: Mesh<Message>>(
         ApiKey::DeleteTopics => {
             let request = wire::delete_topics::DeleteTopicsRequest::decode(version, body)?;
             call.reply(&delete_topics::handle(&call, &request).await)
+        }
+        ApiKey::OffsetForLeaderEpoch => {
+            use wire::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
+            let request = OffsetForLeaderEpochRequest::decode(version, body)?;
+            call.reply(&offset_for_leader_epoch::handle(&call, &request).await)
         }
         _ => return serve_administration(&call, body).await,
     })

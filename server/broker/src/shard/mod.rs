@@ -4,6 +4,7 @@
 //! other cores ask through the mesh. It never decides who leads or what exists; images say so.
 
 mod disk_floor;
+mod epoch_ends;
 mod fetching;
 mod lines;
 mod listening;

@@ -109,6 +109,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
     match request {
         Request::Fetch(call) => Reply::Fetch(shard.forwarded_fetch(&call).await),
         Request::ListOffsets(call) => Reply::ListOffsets(shard.list_offsets_here(&call).await),
+        Request::EpochEnds(call) => Reply::EpochEnds(shard.epoch_ends_here(&call)),
         Request::Accept => {
             shard.accept();
             shard.forget_others().await;

@@ -15,6 +15,7 @@ mod configs;
 mod connections;
 mod cores;
 mod create_partitions;
+mod epochs;
 mod fetch;
 mod fetch_sessions;
 mod idempotence;

@@ -144,7 +144,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     fn place(&self, header: &BatchHeader, placed: Placed<'_>) {
         let mut state = self.state.borrow_mut();
         let state = &mut *state;
-        if state.epochs.assign(placed.leader_epoch, placed.base_offset) {
+        let is_first_of_epoch = std::mem::take(&mut state.epoch_begun);
+        if state.epochs.assign(placed.leader_epoch, placed.base_offset) || is_first_of_epoch {
             state.epochs_changed = true;
         }
         let position = state.end.position;

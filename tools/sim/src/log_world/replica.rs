@@ -119,12 +119,17 @@ impl Replica {
             failure: Cell::new(None),
             refused: RefCell::default(),
         });
+        replica.log.begin_epoch(epoch);
         replica.log.set_listener(Rc::new(Listener(Rc::downgrade(&replica))));
         replica
     }
 
     pub(super) fn of(&self) -> &WorldLog {
         &self.world.logs[self.index]
+    }
+
+    pub(super) fn epoch(&self) -> LeaderEpoch {
+        self.epoch
     }
 
     pub(super) fn high_watermark(&self) -> Offset {

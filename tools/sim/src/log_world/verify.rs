@@ -162,14 +162,12 @@ fn damage_is_listed(node: &Node, replica: &Replica) -> Verdict {
 
 fn epochs(replica: &Replica) -> Verdict {
     let model = replica.of().model.borrow();
-    let latest = model.batches.last().map(|batch| LeaderEpoch(batch.epoch));
+    let latest = replica.epoch();
     let table = replica.log.epochs();
     if model.has_rot() {
         return Ok(());
     }
-    if let Some(latest) = latest
-        && table.latest() != Some(latest)
-    {
+    if table.latest() != Some(latest) {
         return broken("leader epochs", format!("{:?}, model {latest}", table.latest()));
     }
     for batch in &model.batches {
