@@ -121,6 +121,14 @@ pub struct TopicSettings {
     pub segment_bytes: u32,
     /// Age at which a segment is closed.
     pub segment_ms: i64,
+    /// Largest random part taken off `segment_ms`.
+    pub segment_jitter_ms: i64,
+    /// Whether old records go at all: `delete` is in the clean-up policy.
+    pub deletes: bool,
+    /// How long a segment stays after its newest record; -1 for ever.
+    pub retention_ms: i64,
+    /// Bytes that a partition may hold; -1 for no bound.
+    pub retention_bytes: i64,
     /// Bytes of log between two index entries.
     pub index_interval_bytes: u32,
     /// Replicas that must be in sync for acks=all; cap it by the number of replicas (PR-6).
@@ -146,11 +154,16 @@ impl TopicSettings {
             let set = value_of(name).and_then(|value| value.parse().ok()).filter(is_allowed);
             set.or(default).unwrap_or_default()
         };
+        let cleanup_policy = value_of("cleanup.policy").unwrap_or("delete");
         let bytes = |name| u32::try_from(number(name)).unwrap_or(u32::MAX);
         Self {
             max_message_bytes: bytes("max.message.bytes"),
             segment_bytes: bytes("segment.bytes"),
             segment_ms: number("segment.ms"),
+            segment_jitter_ms: number("segment.jitter.ms"),
+            deletes: cleanup_policy.split(',').any(|policy| policy.trim() == "delete"),
+            retention_ms: number("retention.ms"),
+            retention_bytes: number("retention.bytes"),
             index_interval_bytes: bytes("index.interval.bytes"),
             min_insync_replicas: u16::try_from(number("min.insync.replicas")).unwrap_or(u16::MAX),
             max_decompressed_message_bytes: bytes("max.decompressed.message.bytes"),

@@ -20,7 +20,7 @@ use crate::control::{Changed, TopicCreation, TopicDeletion};
 use crate::drivers::metadata_log::MetadataLogError;
 use crate::metrics::Snapshot;
 use crate::node_state::NodeState;
-use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+use crate::refusal::{DeleteRecordsRefusal, FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
 
 /// Where in the client's request an entry stood: answers find their way back by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -258,6 +258,42 @@ pub struct EpochEndAnswer {
     pub outcome: Result<Option<EpochEnd>, FetchRefusal>,
 }
 
+/// One partition of a DeleteRecords request.
+#[derive(Debug, Clone, Copy)]
+pub struct DeleteRecordsEntry {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Where its log is to start; -1 for the high watermark.
+    pub offset: Offset,
+}
+
+/// The partitions of one DeleteRecords request that one core owns.
+#[derive(Debug, Clone)]
+pub struct DeleteRecordsCall {
+    /// The partitions, in the order of the request.
+    pub entries: Vec<DeleteRecordsEntry>,
+}
+
+/// The answer for one partition of a DeleteRecords request.
+#[derive(Debug)]
+pub struct DeleteRecordsAnswer {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// Where the log starts now.
+    pub outcome: Result<Offset, DeleteRecordsRefusal>,
+}
+
+/// A log and how large it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogSize {
+    /// The partition.
+    pub partition: TopicPartition,
+    /// Bytes of its record batches.
+    pub bytes: u64,
+}
+
 /// A client listener to bind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ListenAt {
@@ -300,6 +336,10 @@ pub enum Request {
     ListOffsets(ListOffsetsCall),
     /// Find where leader epochs ended.
     EpochEnds(EpochEndCall),
+    /// Move log starts.
+    DeleteRecords(DeleteRecordsCall),
+    /// List the logs and their sizes.
+    LogSizes,
 
     /// Create topics.
     CreateTopics(TopicCreation),
@@ -345,6 +385,10 @@ pub enum Reply {
     ListOffsets(Vec<ListOffsetsAnswer>),
     /// To [`Request::EpochEnds`].
     EpochEnds(Vec<EpochEndAnswer>),
+    /// To [`Request::DeleteRecords`].
+    DeleteRecords(Vec<DeleteRecordsAnswer>),
+    /// To [`Request::LogSizes`].
+    LogSizes(Vec<LogSize>),
     /// To [`Request::CreateTopics`].
     CreateTopics(Changed<CreateOutcome>),
     /// To [`Request::DeleteTopics`].

@@ -129,6 +129,8 @@ pub struct Config {
     pub io_ring_depth: usize,
     /// `io.spin.us`.
     pub io_spin: Duration,
+    /// `log.retention.check.interval.ms`.
+    pub retention_check_interval: Duration,
     /// `producer.id.expiration.ms`.
     pub producer_id_expiration_ms: i64,
     /// `producer.state.count.max`, a partition.
@@ -307,6 +309,7 @@ impl SettingReader<'_> {
             io_free_list_bytes: self.sure("io.free.list.bytes"),
             io_ring_depth: self.sure("io.ring.depth"),
             io_spin: Duration::from_micros(self.sure("io.spin.us")),
+            retention_check_interval: self.millis("log.retention.check.interval.ms"),
             producer_id_expiration_ms: self.sure("producer.id.expiration.ms"),
             producer_count_max: self.sure("producer.state.count.max"),
             create_defaults: CreateDefaults {

@@ -9,7 +9,7 @@ use wire::{ApiKey, ErrorCode};
 use crate::drivers::metadata_log::MetadataLogError;
 use crate::fetch_sessions::SessionRefusal;
 use crate::metrics::SeriesNames;
-use crate::refusal::{FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+use crate::refusal::{DeleteRecordsRefusal, FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
 
 /// What `/metrics` calls the APIs and the errors it counts by.
 pub(crate) const SERIES_NAMES: SeriesNames = SeriesNames {
@@ -111,6 +111,15 @@ impl ToErrorCode for ListOffsetsRefusal {
             Self::NotAvailableYet => ErrorCode::OffsetNotAvailable,
             Self::Duplicate => ErrorCode::InvalidRequest,
             Self::UnsupportedTarget(_) => ErrorCode::UnsupportedVersion,
+        }
+    }
+}
+
+impl ToErrorCode for DeleteRecordsRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Read(refusal) => refusal.error_code(),
+            Self::Policy => ErrorCode::PolicyViolation,
         }
     }
 }

@@ -244,6 +244,7 @@ scalar_metrics! {
     Counter forwarded_requests = "corelog_forwarded_requests_total", Count, Sum, "Sub-requests sent to the core that owns their partition.";
     Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs of segments that the disk refused.";
     Gauge logs_failed = "corelog_logs_failed", Count, Sum, "Logs that are read-only or offline after a disk error.";
+    Counter logs_resumed = "corelog_logs_resumed_total", Count, Sum, "Logs that stopped for want of disk space or file descriptors and take records again.";
     Counter mesh_full = "corelog_mesh_full_total", Count, Sum, "Messages that had to wait because a queue between two cores was full.";
     Counter panics = "corelog_panics_total", Count, Sum, "Panics that closed one connection or task.";
     Gauge partitions = "corelog_partitions", Count, PerCore, "Partitions that the core owns.";
@@ -255,6 +256,10 @@ scalar_metrics! {
     Counter received_bytes = "corelog_received_bytes_total", Bytes, Sum, "Bytes received from clients.";
     Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered, with what they may become.";
     Gauge request_memory_waiters = "corelog_request_memory_waiters", Count, PerCore, "Connections that are not read because there is no room for their next request.";
+    Counter removed_bytes = "corelog_removed_bytes_total", Bytes, Sum, "Bytes of record batches in segments that were removed.";
+    Counter segments_removed_by_age = "corelog_segments_removed_by_age_total", Count, Sum, "Segments removed because their newest record was older than retention.ms.";
+    Counter segments_removed_by_request = "corelog_segments_removed_by_request_total", Count, Sum, "Segments removed because they lay below a log start that DeleteRecords moved.";
+    Counter segments_removed_by_size = "corelog_segments_removed_by_size_total", Count, Sum, "Segments removed because the log was larger than retention.bytes.";
     Counter sent_bytes = "corelog_sent_bytes_total", Bytes, Sum, "Bytes sent to clients.";
     Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive, or came with less than 64 KiB/s, while others waited for its memory.";
     Counter syncs = "corelog_syncs_total", Count, Sum, "Syncs of log files.";

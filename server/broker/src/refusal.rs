@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use commitlog::{AppendError, ReadError};
+use commitlog::{AppendError, ReadError, TrimError};
 use partition::{EndReason, SequenceRefusal};
 use record::{LeaderEpoch, Offset};
 
@@ -226,6 +226,31 @@ pub enum ListOffsetsRefusal {
     /// A special timestamp that this version, or this broker, does not know.
     #[error("unsupported special timestamp {0}")]
     UnsupportedTarget(i64),
+}
+
+/// Why records were not deleted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DeleteRecordsRefusal {
+    /// As for Fetch.
+    #[error(transparent)]
+    Read(#[from] FetchRefusal),
+    /// The topic's cleanup.policy does not delete.
+    #[error("records can be deleted only where cleanup.policy contains delete")]
+    Policy,
+}
+
+impl From<TrimError> for DeleteRecordsRefusal {
+    fn from(error: TrimError) -> Self {
+        Self::Read(match error {
+            TrimError::BeyondEnd { asked, end } => {
+                FetchRefusal::OutOfRange { offset: asked, start: Offset::ZERO, end }
+            }
+            TrimError::NotLasting { .. } => {
+                FetchRefusal::Storage { detail: format!("disk: {error}") }
+            }
+            TrimError::Closed => FetchRefusal::NotLeader,
+        })
+    }
 }
 
 impl From<partition::AppendRefusal> for ProduceRefusal {

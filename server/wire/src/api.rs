@@ -135,7 +135,7 @@ api_table! {
     20 DeleteTopics "Deletes topics"
         codec 1..=6, flexible 4.., served 1..=6;
     21 DeleteRecords "Moves the start of a log"
-        codec 0..=2, flexible 2..;
+        codec 0..=2, flexible 2.., served 0..=2;
     // Version 6 is unstable in Kafka 4.4 (KIP-939).
     22 InitProducerId "Gives a producer its id and epoch"
         codec 0..=5, flexible 2.., served 0..=5;
@@ -146,7 +146,7 @@ api_table! {
     33 AlterConfigs "Replaces configurations"
         codec 0..=2, flexible 2.., served 0..=2;
     35 DescribeLogDirs "Lists data directories and sizes"
-        codec 1..=5, flexible 2..;
+        codec 1..=5, flexible 2.., served 1..=5;
     37 CreatePartitions "Adds partitions to topics"
         codec 0..=3, flexible 2.., served 0..=3;
     44 IncrementalAlterConfigs "Changes single configurations"
@@ -354,8 +354,10 @@ mod tests {
         check(ApiKey::CreateTopics, 2, 7);
         check(ApiKey::DeleteTopics, 1, 6);
         check(ApiKey::InitProducerId, 0, 5);
+        check(ApiKey::DeleteRecords, 0, 2);
         check(ApiKey::OffsetForLeaderEpoch, 2, 4);
         check(ApiKey::DescribeConfigs, 1, 4);
+        check(ApiKey::DescribeLogDirs, 1, 5);
         check(ApiKey::AlterConfigs, 0, 2);
         check(ApiKey::CreatePartitions, 0, 3);
         check(ApiKey::IncrementalAlterConfigs, 0, 1);

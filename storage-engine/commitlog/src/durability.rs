@@ -109,6 +109,16 @@ impl<D: Disk> Default for Lane<D> {
 }
 
 impl<D: Disk> Lane<D> {
+    /// Keeps the writer out of an idle lane until [`Lane::release`]; false where it is not idle.
+    pub(crate) fn hold(&self) -> bool {
+        self.is_idle() && !self.failed.get() && !self.writing.replace(true)
+    }
+
+    /// Ends [`Lane::hold`]. The caller then asks for what was queued meanwhile.
+    pub(crate) fn release(&self) {
+        self.writing.set(false);
+    }
+
     /// Whether no task of the lane runs.
     pub(crate) fn is_idle(&self) -> bool {
         !self.writing.get() && !self.syncing.get()

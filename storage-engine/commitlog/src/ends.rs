@@ -100,6 +100,12 @@ impl Ends {
         self.check();
     }
 
+    pub(crate) fn start_at(&mut self, offset: Offset) {
+        assert!(self.log_start < offset);
+        self.log_start = offset;
+        self.check();
+    }
+
     pub(crate) fn set_safe_end(&mut self, safe_end: SafeEnd) {
         self.safe_end = safe_end;
     }
@@ -140,6 +146,12 @@ mod tests {
     #[should_panic(expected = "self.written <= self.accepted")]
     fn a_write_never_passes_what_was_accepted() {
         fresh().write(Offset(11));
+    }
+
+    #[test]
+    #[should_panic(expected = "self.log_start <= self.durable")]
+    fn the_log_start_never_passes_what_is_durable() {
+        fresh().start_at(Offset(11));
     }
 
     #[test]

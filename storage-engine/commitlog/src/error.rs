@@ -24,7 +24,7 @@ pub enum IoStage {
 /// Why a log takes no more appends. It stays readable up to what it held durably.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum LogFailure {
-    /// The disk is full: nothing past the durable end is promised.
+    /// The disk is full: nothing past the durable end is promised. Passes: the log can be opened again.
     #[error("no space left on device: appends past the durable end are given up")]
     NoSpace,
     /// The disk failed. Never retried: after a failed sync, trying again proves nothing.
@@ -37,7 +37,7 @@ pub enum LogFailure {
     },
     /// A file or directory could not be opened, for a reason that lies with the process or its rights and not with the disk.
     #[error(
-        "the log's files cannot be opened ({reason:?}, errno {errno}): the log is read-only until restart"
+        "the log's files cannot be opened ({reason:?}, errno {errno}): appends past the durable end are given up"
     )]
     Refused {
         /// Which.
@@ -59,11 +59,25 @@ pub enum RefusedOpen {
     TooManyFiles,
 }
 
+/// Linux's number for a full disk.
+const ENOSPC: i32 = 28;
+
 impl LogFailure {
+    /// Whether the log may be opened again while the process runs: what failed was refused before it could be half done.
+    ///
+    /// A failed sync never passes, whatever its number: what it covered may be gone though reads still show it, and a second
+    /// sync that succeeds proves nothing.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::NoSpace | Self::Refused { reason: RefusedOpen::TooManyFiles, .. })
+    }
+
     pub(crate) fn from_disk(stage: IoStage, error: &DiskError) -> Self {
         // A directory is opened for its sync.
         let opens = matches!(stage, IoStage::Open | IoStage::SyncDirectory);
+        let is_sync = matches!(stage, IoStage::Sync | IoStage::SyncDirectory);
         match error {
+            DiskError::NoSpace if is_sync => Self::Io { stage, errno: ENOSPC },
             DiskError::NoSpace => Self::NoSpace,
             DiskError::Denied { errno } if opens => {
                 Self::Refused { reason: RefusedOpen::Denied, errno: *errno }
@@ -99,7 +113,7 @@ pub enum AppendError {
         /// How.
         failure: LogFailure,
     },
-    /// The disk was full; the log takes appends again after a restart.
+    /// The disk was full; the log takes appends again once it was opened again.
     #[error("log is read-only: no space left on device")]
     NoSpace,
     /// The caller's epoch is older than the log's.
@@ -126,6 +140,28 @@ pub enum AppendError {
         /// Records in it.
         count: i64,
     },
+}
+
+/// Why the log start was not moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum TrimError {
+    /// Past the high watermark, or past what is durable.
+    #[error("offset {asked} is past {end}, the last that may go")]
+    BeyondEnd {
+        /// Where the log was to start.
+        asked: Offset,
+        /// Where it may start at most.
+        end: Offset,
+    },
+    /// It could not be made lasting; readers may see it already.
+    #[error("the new log start {log_start} is not on disk yet")]
+    NotLasting {
+        /// Where readers see the log start.
+        log_start: Offset,
+    },
+    /// The log was closed or deleted.
+    #[error("the log is closed")]
+    Closed,
 }
 
 /// Why a read was refused.
@@ -167,6 +203,17 @@ pub enum ReadError {
     /// The disk failed; the read may be tried again.
     #[error("read failed: {0}")]
     Io(#[from] DiskError),
+}
+
+/// Why a log was not let go of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReleaseError {
+    /// It works, or it failed for good.
+    #[error("the log stays as it is: {failure:?}")]
+    NotPassing {
+        /// How it failed, if it did.
+        failure: Option<LogFailure>,
+    },
 }
 
 /// Why a log was not opened. Its files are untouched unless the variant says otherwise.
@@ -213,6 +260,14 @@ pub enum StoreError {
         /// How.
         error: DiskError,
     },
+}
+
+impl OpenError {
+    /// Whether opening may succeed later by itself: space or descriptors were missing, nothing is damaged.
+    #[must_use]
+    pub const fn is_passing(&self) -> bool {
+        matches!(self, Self::Io { error: DiskError::NoSpace | DiskError::TooManyFiles { .. }, .. })
+    }
 }
 
 impl From<StoreError> for ReadError {

@@ -36,13 +36,17 @@ pub use disk::{
     OpenMode, PathEntry,
 };
 pub use ends::{Ends, SafeEnd};
-pub use error::{AppendError, IoStage, LogFailure, OpenError, ReadError, RefusedOpen, StoreError};
+pub use error::{
+    AppendError, IoStage, LogFailure, OpenError, ReadError, RefusedOpen, ReleaseError, StoreError,
+    TrimError,
+};
 pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
 pub use foreign::refuse_foreign;
 pub use index::IndexDamage;
 pub use log::{
     Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,
-    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, ReadBatches, ReadRequest, TimestampedOffset,
+    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, ReadBatches, ReadRequest, RemovalReason,
+    RemovedSegment, RetentionPolicy, TimestampedOffset,
 };
 pub use recovery::{Cut, CutReason, RecoveryReport};
 pub use store::{StartKind, Store, StoreCounters, StoreOptions};

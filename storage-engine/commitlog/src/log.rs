@@ -8,6 +8,7 @@
 //! read.rs     whole batches by offset, hot and cold          cold.rs     disk reads, checked as they enter the read cache
 //! time.rs     records by timestamp                           damage.rs   what is wrong on disk, and where good bytes go on
 //! seal.rs     rolled segments: exact length, indexes         lookup.rs   indexes: loaded, verified, rebuilt
+//! trim.rs     the log start moves, segments below it go      retention.rs  which segments may go by age and size
 //! ```
 
 mod append;
@@ -15,9 +16,11 @@ mod cold;
 mod damage;
 mod lookup;
 mod read;
+mod retention;
 mod seal;
 mod segment;
 mod time;
+mod trim;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,7 +34,7 @@ use crate::checkpoint::CheckpointEntry;
 use crate::disk::Disk;
 use crate::durability::{GroupSource, Lane};
 use crate::ends::{Ends, SafeEnd};
-use crate::error::LogFailure;
+use crate::error::{IoStage, LogFailure, StoreError};
 use crate::executor::{Executor, abort_on_panic};
 use crate::files::{LogKey, SegmentKey};
 use crate::group::{Group, GroupEnd, OpenGroup};
@@ -43,7 +46,9 @@ use crate::tail_cache::LogTail;
 pub use append::{Appended, PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX};
 pub use damage::DamageReport;
 pub use read::{AtLeastOneBatch, ReadBatches, ReadRequest};
+pub use retention::RetentionPolicy;
 pub use time::TimestampedOffset;
+pub use trim::{RemovalReason, RemovedSegment};
 
 pub(crate) use damage::Damage;
 pub(crate) use seal::{EPOCH_FILE, SealBackoff};
@@ -81,6 +86,8 @@ pub struct LogOptions {
     pub segment_bytes: u32,
     /// A segment is rolled when it spans more time than this (`segment.ms`).
     pub segment_ms: i64,
+    /// Largest part taken off `segment_ms`, another for each segment (`segment.jitter.ms`).
+    pub segment_jitter_ms: i64,
     /// Bytes of log between two index entries (`index.interval.bytes`).
     pub index_interval_bytes: u32,
     /// What acknowledgements wait for.
@@ -93,6 +100,7 @@ impl Default for LogOptions {
         Self {
             segment_bytes: 1 << 30,
             segment_ms: 7 * 24 * 60 * 60 * 1000,
+            segment_jitter_ms: 0,
             index_interval_bytes: 4096,
             safe_end: SafeEnd::Durable,
         }
@@ -151,6 +159,9 @@ pub(crate) struct LogInner<D: Disk, E: Executor> {
     pub(crate) ends: Cell<Ends>,
     pub(crate) high_watermark: Cell<Offset>,
     pub(crate) checkpointed_high_watermark: Cell<Offset>,
+    /// What the last checkpoint that was written says of the log: where it starts, and where recovery begins.
+    pub(crate) checkpointed_log_start: Cell<Offset>,
+    pub(crate) checkpointed_segment: Cell<Offset>,
     pub(crate) options: Cell<LogOptions>,
     pub(crate) failure: Cell<Option<LogFailure>>,
     /// Takes no more appends; what was accepted is still made lasting.
@@ -190,6 +201,8 @@ pub(crate) struct LogState<D: Disk> {
     pub(crate) seal_backoff: SealBackoff,
     /// Log end of the newest producer snapshot on disk.
     pub(crate) snapshot_at: Option<Offset>,
+    /// Bases of files below the log start that an earlier life left: no segments any more.
+    pub(crate) left: Vec<Offset>,
     /// Segment and bytes for which a clean stop would find every file as it should be.
     pub(crate) tidy_at: Option<(Offset, u64)>,
 }
@@ -417,7 +430,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.moved.wait_for(idle).await;
     }
 
-    fn tell_progress(&self) {
+    pub(crate) fn tell_progress(&self) {
         self.moved.notify();
         let listener = self.listener.borrow().clone();
         if let Some(listener) = listener {
@@ -425,9 +438,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
     }
 
-    /// Ends appends for good. Order: the first failure is the one that counts.
+    /// Ends appends for good. Order: the first failure is the one that counts, unless it would pass and a later one does not.
     pub(crate) fn fail(&self, failure: LogFailure) {
-        if self.failure.get().is_some() {
+        if self.failure.get().is_some_and(|first| !first.is_passing() || failure.is_passing()) {
             return;
         }
         self.failure.set(Some(failure));
@@ -440,6 +453,12 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if let Some(listener) = listener {
             listener.failed(failure);
         }
+    }
+
+    /// [`LogInner::fail`] for a file that could not be made.
+    pub(crate) fn fail_for(&self, error: &StoreError) {
+        let StoreError::Io { error, .. } = error else { return };
+        self.fail(LogFailure::from_disk(IoStage::Open, error));
     }
 
     /// What a checkpoint may say of this log now.

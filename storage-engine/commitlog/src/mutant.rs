@@ -22,11 +22,13 @@ pub enum Rule {
     StaleCheckpointWins,
     /// Damage that a read meets is refused and not listed for the operator.
     DamageNotListed,
+    /// A new log start is answered before a checkpoint holds it.
+    LogStartAnsweredEarly,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -35,6 +37,7 @@ impl Rule {
         Self::BoundaryRewriteInFlight,
         Self::StaleCheckpointWins,
         Self::DamageNotListed,
+        Self::LogStartAnsweredEarly,
     ];
 }
 

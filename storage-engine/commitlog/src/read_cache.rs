@@ -129,6 +129,11 @@ impl<D: Disk> ReadCache<D> {
         self.extents.borrow().weight()
     }
 
+    pub(crate) fn forget_segment(&self, segment: SegmentKey) {
+        let key = |offset| ExtentKey { segment, first_offset: Offset(offset) };
+        self.extents.borrow_mut().remove_range(key(i64::MIN)..=key(i64::MAX));
+    }
+
     pub(crate) fn forget_log(&self, log: LogKey) {
         let key = |segment, offset| ExtentKey {
             segment: SegmentKey { log, segment: Offset(segment) },

@@ -13,6 +13,7 @@
 //!
 //! Where the file ends before P, nothing is cut: the log goes on at the end that the checkpoint knows (`short.rs`).
 
+mod below;
 mod beyond;
 mod epochs;
 mod fold;
@@ -119,6 +120,8 @@ pub(crate) struct Recovered<D: Disk> {
     pub(crate) epochs_changed: bool,
     pub(crate) damage: Vec<Damage>,
     pub(crate) snapshot_at: Option<Offset>,
+    /// Bases of files below the log start that are to go.
+    pub(crate) left: Vec<Offset>,
     pub(crate) tidy_at: Option<(Offset, u64)>,
     /// Sealed segments whose index files are missing or not whole.
     pub(crate) unindexed: Vec<Offset>,
@@ -175,7 +178,8 @@ fn note(damage: &mut Vec<Damage>, found: Damage) {
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     /// Recovers a log whose directory is there.
     pub(crate) async fn run(&self) -> Result<Recovered<D>, OpenError> {
-        let listing = self.list().await?;
+        let mut listing = self.list().await?;
+        let left = self.leave_below_start(&mut listing);
         let Some(plan) = self.plan(&listing)? else {
             return self.recover_empty(&listing).await;
         };
@@ -216,6 +220,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             tracing::error!(log = %self.identity, ?lost, "the first segments are missing");
             damage.push(lost);
         }
+        epochs_changed |= epochs.truncate_head(log_start);
         let active = segments.last().map(|segment| (segment.base, segment.bytes));
         let tidy_at = active.filter(|(base, _)| plan.is_clean && listing.has_indexes(*base));
         let unindexed = segments
@@ -236,6 +241,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             epochs_changed,
             damage,
             snapshot_at: restored.snapshot_at,
+            left,
             tidy_at,
             unindexed,
             report,
@@ -408,6 +414,7 @@ impl<D: Disk> Recovered<D> {
             epochs_changed: true,
             damage: Vec::new(),
             snapshot_at: None,
+            left: Vec::new(),
             tidy_at: None,
             unindexed: Vec::new(),
             report,

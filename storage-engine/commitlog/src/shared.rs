@@ -80,6 +80,14 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         self.bytes_since_checkpoint.set(self.bytes_since_checkpoint.get() + bytes);
     }
 
+    /// Forgets everything held for a segment that is gone.
+    pub(crate) fn forget_segment(&self, segment: SegmentKey) {
+        self.files.forget(segment);
+        self.read_cache.forget_segment(segment);
+        let (first, last) = (IndexKey { segment, bytes: 0 }, IndexKey { segment, bytes: u64::MAX });
+        self.indexes.borrow_mut().remove_range(first..=last);
+    }
+
     /// Forgets everything held for a log that is gone.
     pub(crate) fn forget_log(&self, log: LogKey) {
         self.files.forget_log(log);

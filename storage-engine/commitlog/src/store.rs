@@ -3,6 +3,9 @@
 //! Owns which logs are open, their checkpoints, and the ways a log comes and goes. One store a core; stores of one node
 //! share nothing but the data directory.
 
+mod releasing;
+mod trimming;
+
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -112,6 +115,8 @@ struct StoreInner<D: Disk, E: Executor> {
     checkpoints: Arc<CheckpointMap>,
     logs: RefCell<BTreeMap<TopicPartition, Rc<LogInner<D, E>>>>,
     opening: RefCell<BTreeSet<TopicPartition>>,
+    /// Logs that were opened, or tried: how the last stop left their files says nothing any more.
+    tried: RefCell<BTreeSet<TopicPartition>>,
     /// The newest entry of every log this shard answers for, open or not.
     entries: RefCell<BTreeMap<TopicPartition, CheckpointEntry>>,
     next_key: Cell<u64>,
@@ -168,6 +173,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             checkpoints: options.checkpoints,
             logs: RefCell::default(),
             opening: RefCell::default(),
+            tried: RefCell::default(),
             entries: RefCell::new(entries),
             next_key: Cell::new(0),
             sequence: Cell::new(options.sequence_base),
@@ -423,7 +429,11 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         now: Timestamp,
     ) -> Result<(Log<D, E>, RecoveryReport), OpenError> {
         let log = identity.topic_partition();
-        let entry = self.checkpoints.get(&log).copied();
+        // A log that was open before in this life is known better than its checkpoint at the start.
+        let known = self.entries.borrow().get(&log).copied();
+        let entry = known.into_iter().chain(self.checkpoints.get(&log).copied());
+        let entry = entry.max_by_key(|entry| entry.sequence);
+        let is_first = self.tried.borrow_mut().insert(log);
         if let Some(entry) = entry {
             // From here on this shard answers for the log, whatever becomes of opening it.
             self.entries.borrow_mut().insert(log, entry);
@@ -445,7 +455,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                     identity: &identity,
                     directory: &path,
                     entry,
-                    start: self.start,
+                    start: if is_first { self.start } else { StartKind::Unclean },
                     options,
                     fold: &fold,
                     now,
@@ -548,6 +558,9 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             ends: Cell::new(ends),
             high_watermark: Cell::new(recovered.high_watermark),
             checkpointed_high_watermark: Cell::new(recovered.high_watermark),
+            // Nothing is known to be written yet in this life: the first checkpoint says so.
+            checkpointed_log_start: Cell::new(Offset(-1)),
+            checkpointed_segment: Cell::new(Offset(-1)),
             options: Cell::new(options),
             failure: Cell::new(None),
             is_closing: Cell::new(false),
@@ -572,6 +585,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 sealing: false,
                 seal_backoff: SealBackoff::default(),
                 snapshot_at: recovered.snapshot_at,
+                left: recovered.left,
                 tidy_at: recovered.tidy_at,
             }),
             lane: Lane::default(),
@@ -596,7 +610,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             match log.flush_epochs().await {
                 Ok(()) => {
                     self.note_entry(id, entry);
-                    noted.push((log, entry.high_watermark));
+                    noted.push((log, entry));
                 }
                 Err(error) => {
                     tracing::warn!(log = %log.identity, %error, "leader epochs not written; checkpoint keeps its old entry");
@@ -610,8 +624,10 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let file = CheckpointFile { sequence, entries };
         checkpoint::write(&self.shared.disk, &self.name, self.copy.get(), &file).await?;
         self.copy.set(self.copy.get().other());
-        for (log, high_watermark) in noted {
-            log.checkpointed_high_watermark.set(high_watermark);
+        for (log, entry) in noted {
+            log.checkpointed_high_watermark.set(entry.high_watermark);
+            log.checkpointed_log_start.set(entry.log_start);
+            log.checkpointed_segment.set(entry.segment);
         }
         Ok(())
     }

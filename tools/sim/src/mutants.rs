@@ -82,6 +82,7 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::BoundaryRewriteInFlight => "boundary-rewrite-in-flight",
         Rule::StaleCheckpointWins => "stale-checkpoint-of-a-vanished-shard-wins",
         Rule::DamageNotListed => "damage-found-is-not-listed",
+        Rule::LogStartAnsweredEarly => "log-start-answered-early",
     }
 }
 

@@ -35,6 +35,9 @@ fn logs_keep_their_promises_for_every_seed() {
         ("spoiled small files", stats.small_files_spoiled),
         ("duplicates", stats.duplicates),
         ("look-ups", stats.lookups),
+        ("logs resumed", stats.resumed),
+        ("log starts moved", stats.starts_moved),
+        ("segments removed", stats.segments_removed),
         ("clean stops", stats.clean_stops),
     ] {
         assert!(count > 20, "{name}: {count} in {report}");

@@ -286,7 +286,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "-1",
         allowed: Allowed::Range(-1, i64::MAX),
         broker_synonyms: &["log.retention.bytes"],
-        built: Built::Listed,
+        built: Built::Now,
         doc: "Bytes a partition may hold before old segments go; -1 for no bound.",
     },
     TopicConfig {
@@ -295,7 +295,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "604800000",
         allowed: Allowed::Range(-1, i64::MAX),
         broker_synonyms: &["log.retention.ms"],
-        built: Built::Listed,
+        built: Built::Now,
         doc: "Milliseconds a segment stays after its newest record; -1 for ever.",
     },
     TopicConfig {
@@ -322,7 +322,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "0",
         allowed: Allowed::Range(0, i64::MAX),
         broker_synonyms: &["log.roll.jitter.ms"],
-        built: Built::Listed,
+        built: Built::Now,
         doc: "Largest random part taken off segment.ms, in milliseconds.",
     },
     TopicConfig {

@@ -161,7 +161,6 @@ pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 326] = [
     KafkaBrokerConfig { name: "log.remote.copy.lag.bytes", kind: ConfigType::Long, default: Some("-1"), is_dynamic: true },
     KafkaBrokerConfig { name: "log.remote.copy.lag.ms", kind: ConfigType::Long, default: Some("0"), is_dynamic: true },
     KafkaBrokerConfig { name: "log.retention.bytes", kind: ConfigType::Long, default: Some("-1"), is_dynamic: true },
-    KafkaBrokerConfig { name: "log.retention.check.interval.ms", kind: ConfigType::Long, default: Some("300000"), is_dynamic: false },
     KafkaBrokerConfig { name: "log.retention.hours", kind: ConfigType::Int, default: Some("168"), is_dynamic: false },
     KafkaBrokerConfig { name: "log.retention.minutes", kind: ConfigType::Int, default: None, is_dynamic: false },
     KafkaBrokerConfig { name: "log.retention.ms", kind: ConfigType::Long, default: None, is_dynamic: true },

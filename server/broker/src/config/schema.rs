@@ -83,7 +83,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 42] = [
+pub static OPTIONS: [ConfigOption; 43] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -221,6 +221,13 @@ pub static OPTIONS: [ConfigOption; 42] = [
         default: Some("auto"),
         doc: "Segment files a node keeps open; `auto` is half of what the process may open.",
         ..COUNT
+    },
+    ConfigOption {
+        key: "log.retention.check.interval.ms",
+        allowed: Allowed::Range(1, i64::MAX),
+        default: Some("300000"),
+        doc: "How often each log is looked at for segments that retention.ms or retention.bytes lets go.",
+        ..MILLIS
     },
     ConfigOption {
         key: "log.roll.ms",

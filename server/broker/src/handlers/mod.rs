@@ -8,9 +8,11 @@ mod api_versions;
 mod config_resource;
 mod create_partitions;
 mod create_topics;
+mod delete_records;
 mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
+mod describe_log_dirs;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod fetch;
@@ -287,6 +289,10 @@ async fn serve<P: Platform, M: Mesh<Message>>(
             let request = wire::delete_topics::DeleteTopicsRequest::decode(version, body)?;
             call.reply(&delete_topics::handle(&call, &request).await)
         }
+        ApiKey::DeleteRecords => {
+            let request = wire::delete_records::DeleteRecordsRequest::decode(version, body)?;
+            call.reply(&delete_records::handle(&call, &request).await)
+        }
         ApiKey::OffsetForLeaderEpoch => {
             use wire::offset_for_leader_epoch::OffsetForLeaderEpochRequest;
             let request = OffsetForLeaderEpochRequest::decode(version, body)?;
@@ -342,6 +348,10 @@ async fn serve_administration<P: Platform, M: Mesh<Message>>(
             use wire::describe_topic_partitions::DescribeTopicPartitionsRequest as Request;
             let request = Request::decode(version, body)?;
             call.reply(&describe_topic_partitions::handle(call, &request))
+        }
+        ApiKey::DescribeLogDirs => {
+            let request = wire::describe_log_dirs::DescribeLogDirsRequest::decode(version, body)?;
+            call.reply(&describe_log_dirs::handle(call, &request).await)
         }
         ApiKey::DescribeCluster => {
             let request = wire::describe_cluster::DescribeClusterRequest::decode(version, body)?;

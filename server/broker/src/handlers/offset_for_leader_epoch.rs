@@ -51,9 +51,10 @@ fn plan<P: Platform, M: Mesh<Message>>(
 ) -> (Vec<(ShardIndex, EpochEndEntry)>, Vec<EpochEndAnswer>) {
     let mut entries = Vec::new();
     let mut refused = Vec::new();
-    let asked = request.topics.iter().flat_map(|topic| {
-        topic.partitions.iter().map(move |partition| (&*topic.topic, partition))
-    });
+    let asked = request
+        .topics
+        .iter()
+        .flat_map(|topic| topic.partitions.iter().map(move |partition| (&*topic.topic, partition)));
     for (slot, (name, asked)) in (0..).map(EntrySlot).zip(asked) {
         match locate(call, name, asked) {
             Ok((owner, partition)) => {
@@ -85,8 +86,8 @@ fn locate<P: Platform, M: Mesh<Message>>(
 fn result_of(partition: PartitionIndex, answer: EpochEndAnswer) -> EpochEndOffset {
     match answer.outcome {
         Ok(end) => {
-            let (leader_epoch, end_offset) = end
-                .map_or((LeaderEpoch::NONE, Offset(-1)), |end| (end.epoch, end.end_offset));
+            let (leader_epoch, end_offset) =
+                end.map_or((LeaderEpoch::NONE, Offset(-1)), |end| (end.epoch, end.end_offset));
             EpochEndOffset { partition, leader_epoch, end_offset, ..Default::default() }
         }
         Err(refusal) => {

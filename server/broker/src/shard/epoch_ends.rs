@@ -28,10 +28,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             self.metrics().forwarded_requests.increment();
             match self.caller().ask(owner.into(), Request::EpochEnds(call)).await {
                 Ok(Reply::EpochEnds(theirs)) => answers.extend(theirs),
-                Ok(_) | Err(_) => answers.extend(slots.into_iter().map(|slot| EpochEndAnswer {
-                    slot,
-                    outcome: Err(FetchRefusal::NotLeader),
-                })),
+                Ok(_) | Err(_) => answers.extend(
+                    slots
+                        .into_iter()
+                        .map(|slot| EpochEndAnswer { slot, outcome: Err(FetchRefusal::NotLeader) }),
+                ),
             }
         }
         answers.sort_by_key(|answer| answer.slot);

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, Store, StoreOptions};
+use commitlog::{LogIdentity, LogOptions, OpenError, Store, StoreOptions};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
@@ -32,6 +32,7 @@ use crate::shard::lines::Lines;
 use crate::shard::listening::Listening;
 use crate::shard::node_settings::NodeSettings;
 use crate::shard::producer_ids::ProducerIds;
+use crate::shard::resuming::Offline;
 use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard};
 use crate::sync::{Event, Flag, join};
 
@@ -186,6 +187,22 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.open_all(wanted).await;
     }
 
+    /// Opens a log that could not be opened before, or was let go of, by the settings of now.
+    pub(super) async fn open_again(&self, topic: &Arc<Topic>, index: PartitionIndex) {
+        let Some(found) = topic.partition(index) else { return };
+        let _opening = Opening::begin(&self.opening);
+        let (settings, epoch) = (self.settings_of(topic), found.leader_epoch);
+        let topic = Arc::clone(topic);
+        let partition = TopicPartition { topic_id: topic.id, partition: index };
+        self.open_all(vec![Wanted { topic, index, settings, epoch }]).await;
+        // They may have changed while it was opened, when there was no log to tell.
+        if let Some(topic) = self.image().topic_by_id(partition.topic_id)
+            && let Some(driver) = self.partitions.borrow().get(&partition)
+        {
+            give_settings(driver, &self.settings_of(topic));
+        }
+    }
+
     /// What is to be opened of a topic on this core; what is open already is told of new settings.
     fn wanted_of(&self, topic: &Arc<Topic>) -> Vec<Wanted> {
         let settings = self.settings_of(topic);
@@ -196,18 +213,13 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             }
             let partition = TopicPartition { topic_id: topic.id, partition: index };
             match self.partitions.borrow().get(&partition) {
-                Some(driver) => {
-                    driver.log().set_options(log_options(&settings));
-                    driver.set_rules(BatchRules::of(&settings));
-                }
-                // What is offline stays so until the node is restarted: a failure is not tried again.
+                Some(driver) => give_settings(driver, &settings),
+                // What is offline is not tried again here: what can come back by itself does (resuming.rs).
                 None if self.offline.borrow().contains_key(&partition) => {}
-                None => wanted.push(Wanted {
-                    topic: Arc::clone(topic),
-                    index,
-                    settings,
-                    epoch: found.leader_epoch,
-                }),
+                None => {
+                    let (topic, epoch) = (Arc::clone(topic), found.leader_epoch);
+                    wanted.push(Wanted { topic, index, settings, epoch });
+                }
             }
         }
         wanted
@@ -235,19 +247,25 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 self.offline.borrow_mut().remove(&partition);
                 self.partitions.borrow_mut().insert(partition, driver);
             }
-            Err(detail) => {
-                tracing::error!(topic = %topic.name, partition = index.0, "offline: {detail}");
-                self.offline.borrow_mut().insert(partition, detail);
+            Err(error) => {
+                let (detail, is_passing) = (error.to_string(), error.is_passing());
+                let offline = Offline { detail, is_passing };
+                let before = self.offline.borrow_mut().insert(partition, offline.clone());
+                // Tried again every second: said once.
+                if before.is_none_or(|before| before.detail != offline.detail) {
+                    let detail = offline.detail;
+                    tracing::error!(topic = %topic.name, partition = index.0, "offline: {detail}");
+                }
             }
         }
     }
 
-    fn settings_of(&self, topic: &Topic) -> TopicSettings {
+    pub(super) fn settings_of(&self, topic: &Topic) -> TopicSettings {
         let (image, state) = (self.image.borrow(), &self.state);
         image.topic_settings(state.node_id, topic, &state.broker_configs)
     }
 
-    async fn open_partition(&self, wanted: &Wanted) -> Result<Rc<PartitionDriver<P>>, String> {
+    async fn open_partition(&self, wanted: &Wanted) -> Result<Rc<PartitionDriver<P>>, OpenError> {
         let Wanted { topic, index, settings, epoch } = wanted;
         let remembered = ProducersOptions {
             producers_max: self.state.config.producer_count_max,
@@ -261,8 +279,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let (log, report) = self
             .store
             .open_log_under(*epoch, identity, log_options(settings), fold, self.platform.now())
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         if self.state.mutant.lacks(Rule::WindowSurvivesRestart) {
             *producers.borrow_mut() = Producers::new(remembered);
         }
@@ -281,7 +298,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }))
     }
 
-    async fn delete_topic(&self, topic_id: TopicId) {
+    pub(super) async fn delete_topic(&self, topic_id: TopicId) {
         let gone: Vec<TopicPartition> = {
             let partitions = self.partitions.borrow();
             partitions.keys().filter(|known| known.topic_id == topic_id).copied().collect()
@@ -317,10 +334,16 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 }
 
+fn give_settings<P: Platform>(driver: &PartitionDriver<P>, settings: &TopicSettings) {
+    driver.log().set_options(log_options(settings));
+    driver.set_rules(BatchRules::of(settings));
+}
+
 fn log_options(settings: &TopicSettings) -> LogOptions {
     LogOptions {
         segment_bytes: settings.segment_bytes,
         segment_ms: settings.segment_ms,
+        segment_jitter_ms: settings.segment_jitter_ms,
         index_interval_bytes: settings.index_interval_bytes,
         ..LogOptions::default()
     }

@@ -8,14 +8,17 @@ mod epoch_ends;
 mod fetching;
 mod lines;
 mod listening;
+mod log_sizes;
 mod logs;
 mod node_settings;
 mod offsets;
 mod producer_ids;
 mod producing;
+mod resuming;
 mod run;
 mod serving;
 mod topics;
+mod trimming;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -30,6 +33,7 @@ use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
 use wire::{BufferPool, FrameLimits};
 
 pub use fetching::FetchPlan;
+pub use log_sizes::Cores;
 pub use producing::ProduceUnderWay;
 pub use run::run_data_core;
 
@@ -67,7 +71,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     store: Store<P::Disk, P>,
     partitions: RefCell<BTreeMap<TopicPartition, Rc<PartitionDriver<P>>>>,
     /// Partitions of this core that cannot be served, and why.
-    offline: RefCell<BTreeMap<TopicPartition, String>>,
+    offline: RefCell<BTreeMap<TopicPartition, resuming::Offline>>,
     producer_ids: ProducerIds,
     buffers: RefCell<BufferPool>,
     request_memory: Rc<MemoryBudget>,
@@ -225,7 +229,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             return Owned::Here(Rc::clone(driver));
         }
         match self.offline.borrow().get(&partition) {
-            Some(detail) => Owned::Offline(detail.clone()),
+            Some(offline) => Owned::Offline(offline.detail.clone()),
             None => Owned::NotHere,
         }
     }
@@ -346,10 +350,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     fn spawn_clockwork(self: &Rc<Self>) {
         let caller = self.caller.clone();
-        let tasks: [LocalTask; 4] = [
+        let tasks: [LocalTask; 6] = [
             Box::pin(Rc::clone(self).tick()),
             Box::pin(Rc::clone(self).watch_disk_space()),
             Box::pin(Rc::clone(self).write_checkpoints()),
+            Box::pin(Rc::clone(self).keep_retention()),
+            Box::pin(Rc::clone(self).keep_resuming()),
             Box::pin(async move { caller.watch().await }),
         ];
         for task in tasks {

@@ -110,6 +110,10 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         Request::Fetch(call) => Reply::Fetch(shard.forwarded_fetch(&call).await),
         Request::ListOffsets(call) => Reply::ListOffsets(shard.list_offsets_here(&call).await),
         Request::EpochEnds(call) => Reply::EpochEnds(shard.epoch_ends_here(&call)),
+        Request::DeleteRecords(call) => {
+            Reply::DeleteRecords(shard.delete_records_here(&call).await)
+        }
+        Request::LogSizes => Reply::LogSizes(shard.log_sizes_here()),
         Request::Accept => {
             shard.accept();
             shard.forget_others().await;

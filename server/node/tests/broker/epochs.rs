@@ -74,8 +74,10 @@ fn an_earlier_epoch_ends_where_the_next_one_began() {
     for core in 0..2 {
         let mut client = node.connect_to_core(core);
         let found = ask(&mut client, &topic, 4, &[(1, 2, 0), (0, 2, 0), (1, 2, 2), (0, 2, 2)]);
-        let seen: Vec<_> =
-            found.iter().map(|end| (end.partition.0, end.leader_epoch.0, end.end_offset.0)).collect();
+        let seen: Vec<_> = found
+            .iter()
+            .map(|end| (end.partition.0, end.leader_epoch.0, end.end_offset.0))
+            .collect();
         assert_eq!(seen, [(1, 0, 3), (0, 0, 3), (1, 2, 3), (0, 2, 4)]);
     }
 }

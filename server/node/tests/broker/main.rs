@@ -22,10 +22,12 @@ mod idempotence;
 mod life;
 mod list_offsets;
 mod listeners;
+mod log_dirs;
 mod metadata;
 mod produce;
 mod support;
 mod topics;
+mod trimming;
 
 /// The child process: a node, when this binary was started to be one.
 #[test]

@@ -50,7 +50,8 @@ impl<D: Disk, E: Executor> Log<D, E> {
             partition_leader_epoch: leader_epoch,
             ..*header
         };
-        if inner.state.borrow().must_roll(&header, now, inner.options.get()) {
+        let (options, seed) = (inner.options.get(), inner.jitter_seed());
+        if inner.state.borrow().must_roll(&header, now, options, seed) {
             abort_on_panic(|| inner.roll(now));
         }
         abort_on_panic(|| {
@@ -125,7 +126,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     }
 
     /// Closes the active segment and opens the next; its file comes with its first group.
-    fn roll(&self, now: Timestamp) {
+    pub(crate) fn roll(&self, now: Timestamp) {
         let snapshot = encode_snapshot(&self.fold.borrow().snapshot());
         let mut state = self.state.borrow_mut();
         let base = state.end.offset;
@@ -192,7 +193,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 
 impl<D: Disk> LogState<D> {
     /// LG-1: by size, by age, by offsets, by index entries. An empty segment is never rolled.
-    fn must_roll(&self, header: &BatchHeader, now: Timestamp, options: LogOptions) -> bool {
+    fn must_roll(
+        &self,
+        header: &BatchHeader,
+        now: Timestamp,
+        options: LogOptions,
+        log_seed: u64,
+    ) -> bool {
         let segment = self.active();
         if segment.bytes == 0 {
             return false;
@@ -206,7 +213,7 @@ impl<D: Disk> LogState<D> {
         };
         bytes > u64::from(options.segment_bytes)
             || relative_last > i64::from(i32::MAX)
-            || age_ms > options.segment_ms
+            || age_ms > options.segment_ms_of(log_seed, segment.base)
             || segment.memory.as_ref().is_some_and(|memory| memory.builder.is_full())
     }
 }

@@ -85,7 +85,13 @@ impl<D: Disk, E: Executor> Log<D, E> {
             return hot;
         }
         let take = self.0.take(&request);
-        Ok(self.0.read_cold(take).await?.into())
+        let read = self.0.read_cold(take).await;
+        let (asked, log_start) = (request.from, self.ends().log_start());
+        if read.is_err() && asked < log_start {
+            // Its file went while it was read.
+            return Err(ReadError::BelowStart { asked, log_start });
+        }
+        Ok(read?.into())
     }
 
     /// Reads whole batches if all of them are in memory; `None` if the disk is needed.

@@ -64,12 +64,12 @@ impl<D: Disk, E: Executor> Log<D, E> {
         let bounds = inner.bounds(end);
         for base in inner.segments_within(bounds) {
             let Some(readable) = inner.readable(base) else { continue };
-            let max = inner.max_timestamp(readable).await?;
-            if max.is_none_or(|max| max.timestamp < target) {
-                continue;
-            }
-            if let Some(found) = inner.first_since(readable, target, bounds).await? {
-                return Ok((found.offset < bounds.end).then_some(found));
+            match inner.first_in(readable, target, bounds).await {
+                Ok(Some(found)) => return Ok((found.offset < bounds.end).then_some(found)),
+                Ok(None) => {}
+                // It was removed while it was looked through: what it held is below the log start.
+                Err(_) if inner.is_gone(base) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(None)
@@ -86,7 +86,11 @@ impl<D: Disk, E: Executor> Log<D, E> {
         let mut best: Option<(Readable, MaxTimestamp)> = None;
         for base in inner.segments_within(bounds) {
             let Some(readable) = inner.readable(base) else { continue };
-            if let Some(max) = inner.max_timestamp_within(readable, bounds).await?
+            let max = match inner.max_timestamp_within(readable, bounds).await {
+                Err(_) if inner.is_gone(base) => None,
+                max => max?,
+            };
+            if let Some(max) = max
                 && best.is_none_or(|(_, best)| best.timestamp < max.timestamp)
             {
                 best = Some((readable, max));
@@ -103,6 +107,25 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Bounds { log_start: ends.log_start(), end: end.min(ends.written()) }
     }
 
+    /// Whether a segment was removed.
+    fn is_gone(&self, base: Offset) -> bool {
+        self.state.borrow().segment(base).is_none()
+    }
+
+    /// [`LogInner::first_since`], with a look at the largest timestamp first.
+    async fn first_in(
+        &self,
+        readable: Readable,
+        target: Timestamp,
+        bounds: Bounds,
+    ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let max = self.max_timestamp(readable).await?;
+        if max.is_none_or(|max| max.timestamp < target) {
+            return Ok(None);
+        }
+        self.first_since(readable, target, bounds).await
+    }
+
     fn segments_within(&self, bounds: Bounds) -> Vec<Offset> {
         let state = self.state.borrow();
         let within = state
@@ -113,7 +136,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     }
 
     /// The largest timestamp of a segment, certain: of its batches, not of its index.
-    async fn max_timestamp(&self, readable: Readable) -> Result<Option<MaxTimestamp>, ReadError> {
+    pub(crate) async fn max_timestamp(
+        &self,
+        readable: Readable,
+    ) -> Result<Option<MaxTimestamp>, ReadError> {
         loop {
             let known = {
                 let state = self.state.borrow();
@@ -248,23 +274,61 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         match self.max_timestamp(readable).await? {
             None => return Ok(None),
             Some(max) if max.last_offset < bounds.end && max.last_offset >= bounds.log_start => {
-                return Ok(Some(max));
+                // A batch may lie across the log start, and the record in question below it.
+                let is_whole = bounds.log_start <= readable.base;
+                if is_whole || self.first_at(readable, max, bounds).await?.is_some() {
+                    return Ok(Some(max));
+                }
             }
             Some(_) => {}
         }
         let mut max: Option<MaxTimestamp> = None;
         let mut offset = readable.base.max(bounds.log_start);
         while let Some(stretch) = self.stretch(readable, offset, bounds.end).await? {
-            for (_, header) in &stretch.headers {
+            for (position, header) in &stretch.headers {
                 let known = max.map_or(Timestamp::NONE, |max| max.timestamp);
-                if header.max_timestamp > known && header.last_offset() < bounds.end {
-                    let (timestamp, last_offset) = (header.max_timestamp, header.last_offset());
+                if header.max_timestamp <= known || header.last_offset() >= bounds.end {
+                    continue;
+                }
+                let last_offset = header.last_offset();
+                if header.base_offset >= bounds.log_start {
+                    max = Some(MaxTimestamp { timestamp: header.max_timestamp, last_offset });
+                    continue;
+                }
+                let largest = self.largest_from(&stretch.extent, *position, header, bounds).await?;
+                if let Some(timestamp) = largest.filter(|timestamp| *timestamp > known) {
                     max = Some(MaxTimestamp { timestamp, last_offset });
                 }
             }
             offset = stretch.extent.next_offset;
         }
         Ok(max)
+    }
+
+    /// The largest timestamp of the records of a batch that are not below the log start. By halves: one pass a bit, whatever
+    /// order the records are in.
+    async fn largest_from(
+        &self,
+        extent: &Extent<D>,
+        position: u64,
+        header: &BatchHeader,
+        bounds: Bounds,
+    ) -> Result<Option<Timestamp>, ReadError> {
+        let (mut low, mut high) = (0, header.max_timestamp.0);
+        let mut largest = None;
+        while low <= high {
+            let middle = low + (high - low) / 2;
+            let time = WantedTime::AtLeast(Timestamp(middle));
+            let wanted = Wanted { time, offset_min: bounds.log_start };
+            match self.find_record(extent, position, header, wanted).await? {
+                Some(found) => {
+                    largest = Some(found.timestamp);
+                    low = found.timestamp.0.max(middle) + 1;
+                }
+                None => high = middle - 1,
+            }
+        }
+        Ok(largest)
     }
 
     /// The first record with exactly the largest timestamp, in the batch that is said to hold it.

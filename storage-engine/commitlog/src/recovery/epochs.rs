@@ -61,6 +61,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         };
         // A batch whose own epoch cannot be says nothing of the table.
         let last = last.filter(|(_, epoch)| self.is_credible(*epoch));
+        // The table says nothing of what lies below the log start.
+        let log_start = self.entry.map_or(Offset::ZERO, |entry| entry.log_start);
+        let last = last.filter(|(offset, _)| log_start <= *offset);
         let agrees = last.is_none_or(|(offset, epoch)| epochs.epoch_at(offset) == Some(epoch));
         if agrees && epochs.latest().is_none_or(|latest| self.is_credible(latest)) {
             return Ok(false);

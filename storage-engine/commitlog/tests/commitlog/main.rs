@@ -18,3 +18,4 @@ mod sealing;
 mod short;
 mod support;
 mod time;
+mod trim;

@@ -46,6 +46,16 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     work_until_done(&world, &disk, &node, plan).await?;
     disk.set_faults(Faults::default());
     disk.set_capacity(u64::MAX);
+    let mut node = node;
+    if plan.faults == FaultPlan::FullDisk {
+        let resumed = start::resume(&world, &mut node, plan).await?;
+        world.count(|stats| stats.resumed += resumed as u64);
+        // As if there had never been a fault: every batch is taken, every acknowledgement comes.
+        let healthy = LifePlan { faults: FaultPlan::None, ..plan };
+        work_until_done(&world, &disk, &node, healthy).await?;
+        settle(&world, &node).await?;
+        verify::everything(&world, &node, healthy).await?;
+    }
     if plan.ending != Ending::Clean {
         return Ok(());
     }

@@ -15,6 +15,7 @@ mod model;
 mod replica;
 mod start;
 mod tamper;
+mod trim;
 mod verify;
 mod work;
 
@@ -22,6 +23,7 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
+use commitlog::RetentionPolicy;
 use commitlog::mutant::Mutant as LogMutant;
 use partition::Mutant as LeaderMutant;
 use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
@@ -75,6 +77,12 @@ pub struct WorldStats {
     pub reads: u64,
     /// Look-ups by time compared.
     pub lookups: u64,
+    /// Log starts that were answered to whoever asked for them.
+    pub starts_moved: u64,
+    /// Segments removed.
+    pub segments_removed: u64,
+    /// Logs that failed on a full disk and took records again when space was back.
+    pub resumed: u64,
     /// Clean stops.
     pub clean_stops: u64,
 }
@@ -93,6 +101,9 @@ impl WorldStats {
         self.damage_isolated += other.damage_isolated;
         self.reads += other.reads;
         self.lookups += other.lookups;
+        self.resumed += other.resumed;
+        self.starts_moved += other.starts_moved;
+        self.segments_removed += other.segments_removed;
         self.clean_stops += other.clean_stops;
     }
 }
@@ -104,7 +115,7 @@ impl fmt::Display for WorldStats {
             formatter,
             "lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
              acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
-             indexes_spoiled={} small_files_spoiled={}",
+             indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={}",
             self.lives,
             disk.crashes,
             self.clean_stops,
@@ -120,6 +131,9 @@ impl fmt::Display for WorldStats {
             self.damage_isolated,
             self.indexes_spoiled,
             self.small_files_spoiled,
+            self.starts_moved,
+            self.segments_removed,
+            self.resumed,
         )
     }
 }
@@ -152,6 +166,9 @@ impl crate::runner::World for LogWorld {
 struct Config {
     segment_bytes: u32,
     segment_ms: i64,
+    segment_jitter_ms: i64,
+    /// What records may go in this world, and how.
+    trims: Trims,
     index_interval_bytes: u32,
     tail_cache_bytes: usize,
     read_cache_bytes: usize,
@@ -164,12 +181,41 @@ impl Config {
         Self {
             segment_bytes: *prng.pick(&[6_000, 16_384, 40_000, 200_000, 4 << 20]),
             segment_ms: *prng.pick(&[40, 5_000, 604_800_000]),
+            segment_jitter_ms: *prng.pick(&[0, 0, 1_000]),
+            trims: Trims::draw(prng),
             index_interval_bytes: *prng.pick(&[0, 500, 4_096, 20_000]),
             tail_cache_bytes: *prng.pick(&[0, 8_192, 100_000, 4 << 20]),
             read_cache_bytes: *prng.pick(&[0, 300_000, 4 << 20]),
             open_files_max: *prng.pick(&[1, 4, 64]),
             batches_per_life: prng.between(1, 40),
         }
+    }
+}
+
+/// How records go in a world, if they do.
+#[derive(Debug, Clone, Copy)]
+struct Trims {
+    /// By request.
+    deletes: bool,
+    /// By age and size.
+    policy: RetentionPolicy,
+}
+
+impl Trims {
+    fn draw(prng: &mut Prng) -> Self {
+        if prng.below(3) == 0 {
+            return Self { deletes: false, policy: RetentionPolicy::default() };
+        }
+        let policy = RetentionPolicy {
+            age_ms_max: *prng.pick(&[None, Some(30), Some(2_000)]),
+            bytes_max: *prng.pick(&[None, Some(0), Some(30_000)]),
+        };
+        Self { deletes: prng.coin(), policy }
+    }
+
+    /// Whether any record may go.
+    fn any(&self) -> bool {
+        self.deletes || self.policy != RetentionPolicy::default()
     }
 }
 
@@ -193,6 +239,8 @@ struct World {
     violation: RefCell<Option<Violation>>,
     /// The last life stopped in order and nobody has touched a file since.
     is_untouched: Cell<bool>,
+    /// A copy of a checkpoint was damaged, in a world where segments are removed.
+    is_checkpoint_spoiled: Cell<bool>,
 }
 
 impl World {
@@ -212,6 +260,7 @@ impl World {
             stats: Cell::default(),
             violation: RefCell::default(),
             is_untouched: Cell::new(false),
+            is_checkpoint_spoiled: Cell::new(false),
         };
         (Rc::new(world), disk)
     }

@@ -36,6 +36,12 @@ pub(super) struct LogModel {
     pub(super) batches: Vec<ModelBatch>,
     /// One past the last record that a client was told is safe.
     pub(super) acked_end: i64,
+    /// Where the log starts.
+    pub(super) log_start: i64,
+    /// The highest start that someone was told, or that readers saw from a checkpoint: it may not go back.
+    pub(super) told_start: i64,
+    /// The highest start that was ever set: none beyond it may come back.
+    pub(super) start_max: i64,
 }
 
 impl LogModel {
@@ -79,6 +85,47 @@ impl LogModel {
         // What recovery keeps is durable: it is shown to readers, so it may not go away again.
         self.acked_end = end;
         Ok(())
+    }
+
+    /// The log start was moved: by request or by retention.
+    pub(super) fn start_moved(&mut self, log_start: i64) -> Verdict {
+        if log_start > self.acked_end {
+            let detail = format!("start {log_start}, acknowledged up to {}", self.acked_end);
+            return broken("nothing above the high watermark goes", detail);
+        }
+        self.log_start = self.log_start.max(log_start);
+        self.start_max = self.start_max.max(log_start);
+        Ok(())
+    }
+
+    /// Someone was told that the log starts there.
+    pub(super) fn start_told(&mut self, log_start: i64) {
+        self.told_start = self.told_start.max(log_start);
+    }
+
+    /// The log came back with this start.
+    pub(super) fn start_recovered(&mut self, log_start: i64) -> Verdict {
+        if log_start < self.told_start {
+            let detail = format!("log starts at {log_start}, told {}", self.told_start);
+            return broken("a log start that was answered survives", detail);
+        }
+        if log_start > self.start_max {
+            let detail = format!("log starts at {log_start}, moved to {}", self.start_max);
+            return broken("the log start never moves by itself", detail);
+        }
+        self.log_start = log_start;
+        Ok(())
+    }
+
+    /// Checkpoints were tampered with: what they said of the log start may be gone with them.
+    pub(super) fn forget_told_start(&mut self) {
+        self.told_start = 0;
+    }
+
+    /// Bytes of the batches that readers can still reach.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let held = self.batches.iter().filter(|batch| batch.last >= self.log_start);
+        held.map(|batch| batch.bytes.len() as u64).sum()
     }
 
     /// Index of the batch that holds `offset`.
@@ -127,7 +174,10 @@ impl LogModel {
             let stamps = batch.draft.timestamps.iter();
             (batch.base..).zip(stamps).map(|(offset, stamp)| (*stamp, offset, batch.epoch))
         });
-        records.into_iter().find(|(stamp, offset, _)| *stamp >= target && *offset < end)
+        let start = self.log_start;
+        records
+            .into_iter()
+            .find(|(stamp, offset, _)| *stamp >= target && *offset < end && *offset >= start)
     }
 
     /// Whether a look-up for `target` may answer so: with the first record that is right, or with an earlier one that is damaged
@@ -141,7 +191,7 @@ impl LogModel {
         let mut first_right = None;
         for batch in &self.batches {
             for (offset, stamp) in (batch.base..).zip(batch.draft.timestamps.iter()) {
-                if *stamp < target || offset >= end {
+                if *stamp < target || offset >= end || offset < self.log_start {
                     continue;
                 }
                 let record = Some((*stamp, offset, batch.epoch));
@@ -159,7 +209,8 @@ impl LogModel {
         if found.is_none() && first_right.is_none() {
             return Ok(());
         }
-        let detail = format!("time {target} below {end}: {found:?}, model {first_right:?}");
+        let start = self.log_start;
+        let detail = format!("time {target} in {start}..{end}: {found:?}, model {first_right:?}");
         broken("look-ups by time are exact", detail)
     }
 
@@ -170,7 +221,8 @@ impl LogModel {
                 .zip(batch.draft.timestamps.iter())
                 .map(|(offset, stamp)| (*stamp, -offset))
         });
-        let best = records.filter(|(stamp, offset)| *stamp >= 0 && -offset < end).max()?;
+        let held = |offset: i64| offset < end && offset >= self.log_start;
+        let best = records.filter(|(stamp, offset)| *stamp >= 0 && held(-offset)).max()?;
         Some((best.0, -best.1))
     }
 

@@ -65,6 +65,11 @@ impl LogListener for Listener {
     fn progressed(&self, ends: Ends) {
         if let Some(replica) = self.0.upgrade() {
             replica.step(Input::Log(progress(ends)));
+            // Here and not where it was asked for: a crash may come before the asker goes on.
+            let moved = replica.of().model.borrow_mut().start_moved(ends.log_start().0);
+            if let Err(violation) = moved {
+                replica.world.report(violation);
+            }
         }
     }
 
@@ -120,6 +125,7 @@ impl Replica {
             refused: RefCell::default(),
         });
         replica.log.begin_epoch(epoch);
+        replica.log.set_high_watermark(replica.high_watermark());
         replica.log.set_listener(Rc::new(Listener(Rc::downgrade(&replica))));
         replica
     }

@@ -131,6 +131,28 @@ async fn sweep(
     Ok(())
 }
 
+/// Space is back: lets go of every log that failed for want of it, and opens it again. Returns how many.
+pub(super) async fn resume(world: &Rc<World>, node: &mut Node, plan: LifePlan) -> Verdict<usize> {
+    let mut resumed = 0;
+    for at in 0..node.replicas.len() {
+        let replica = Rc::clone(&node.replicas[at]);
+        if !replica.failure.get().is_some_and(|failure| failure.is_passing()) {
+            continue;
+        }
+        let store = &node.stores[world.shard_of(replica.index, node.stores.len())];
+        if let Err(error) = store.release_log(&replica.log).await {
+            return broken("a log that failed for want of space is let go of", error.to_string());
+        }
+        node.replicas[at] = match open_log(world, store, replica.index, plan).await {
+            Ok(again) => again,
+            Err(StartError::Broken(violation)) => return Err(violation),
+            Err(StartError::Refused(detail)) => return broken("logs resume", detail),
+        };
+        resumed += 1;
+    }
+    Ok(resumed)
+}
+
 async fn open_log(
     world: &Rc<World>,
     store: &SimStore,
@@ -147,6 +169,7 @@ async fn open_log(
         segment_bytes: world.config.segment_bytes,
         segment_ms: world.config.segment_ms,
         index_interval_bytes: world.config.index_interval_bytes,
+        segment_jitter_ms: world.config.segment_jitter_ms,
         safe_end: SafeEnd::Durable,
     };
     let remembered =
@@ -158,6 +181,7 @@ async fn open_log(
     world.trace.note("recovered", &log.directory(), [end.0.unsigned_abs(), report.bytes_read]);
     let mut model = log.model.borrow_mut();
     model.recovered(end.0)?;
+    model.start_recovered(opened.ends().log_start().0)?;
     if let Some(lost) = report.lost {
         return Ok(broken("acknowledged records survive", format!("lost {lost:?}"))?);
     }

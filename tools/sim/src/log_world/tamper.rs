@@ -51,13 +51,24 @@ fn spoil_indexes(world: &World, disk: &SimDisk) {
 
 /// Damages files that the log can do without: epochs (P09), producer snapshots, copies of the checkpoint.
 fn spoil_small_files(world: &World, disk: &SimDisk) {
+    // What removed segments said of producers is in the snapshot alone.
+    let may_lose_producers = !world.config.trims.any();
     let is_small = |path: &str| {
         path.ends_with("leader-epoch-checkpoint")
-            || path.ends_with(".snapshot")
+            || (path.ends_with(".snapshot") && may_lose_producers)
             || path.starts_with("checkpoints/")
     };
     for (path, _) in disk.files() {
         if is_small(&path) && world.chance(|prng| prng.happens(OneIn(3))) {
+            let is_checkpoint = path.starts_with("checkpoints/");
+            // Where segments go, what an older checkpoint needs may be gone. Either of the two newest copies does: one may be
+            // lost, and no third.
+            if is_checkpoint && world.config.trims.any() {
+                if world.is_checkpoint_spoiled.replace(true) {
+                    continue;
+                }
+                world.logs.iter().for_each(|log| log.model.borrow_mut().forget_told_start());
+            }
             world.count(|stats| stats.small_files_spoiled += 1);
             spoil(world, disk, &path);
         }
@@ -134,6 +145,9 @@ pub(super) async fn rot_one(world: Rc<World>, disk: SimDisk) {
         let back = if prng.coin() { prng.index(covered.min(3)) } else { prng.index(covered) };
         covered - 1 - back
     });
+    if model.batches[index].last < model.log_start {
+        return;
+    }
     let batch_bytes = model.batches[index].bytes.len() as u64;
     let at = world.chance(|prng| prng.below(batch_bytes));
     if UNCHECKED.contains(&at) {

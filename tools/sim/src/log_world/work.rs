@@ -14,7 +14,7 @@ use record::Offset;
 use super::replica::{Produced, Replica};
 use super::start::{Node, SimStore};
 use super::verify::{self, ReadFaults};
-use super::{FaultPlan, LifePlan, World, tamper};
+use super::{FaultPlan, LifePlan, World, tamper, trim};
 use crate::disk::SimDisk;
 use crate::prng::OneIn;
 use crate::verdict::{Verdict, broken};
@@ -49,6 +49,10 @@ pub(super) fn begin(
         let replicas = node.replicas_of(world, shard);
         if !replicas.is_empty() {
             start(world, &running, checkpoint(Rc::clone(world), store.clone(), plan));
+            if world.config.trims.any() {
+                let task = trim::run(Rc::clone(world), store.clone(), replicas, plan);
+                start(world, &running, task);
+            }
         }
     }
     if plan.faults == FaultPlan::BitRot {
@@ -77,7 +81,7 @@ fn start(
 }
 
 /// Now and then at once, mostly a little later, seldom much later.
-async fn pause(world: &World) {
+pub(super) async fn pause(world: &World) {
     let micros = world.chance(|prng| match prng.below(6) {
         0..2 => 0,
         2..5 => prng.between(1, 400),

@@ -316,4 +316,4 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
 }
 
 /// Longer than anything takes that works: a test that waits so long has failed.
-pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,0 +1,45 @@
+//! Letting go of a log whose failure passes, so that it can be opened again.
+//!
+//! Owns the rule when that is safe. A write that was refused (no space, no descriptor) has promised nothing, and recovery
+//! judges what it left like any torn tail: the log goes on at its last whole batch, at or past its durable end. A failed
+//! sync is another matter: its log stays as it is until the process ends.
+
+use std::rc::Rc;
+
+use super::Store;
+use crate::disk::Disk;
+use crate::error::{LogFailure, ReleaseError};
+use crate::executor::Executor;
+use crate::log::Log;
+
+impl<D: Disk, E: Executor> Store<D, E> {
+    /// Closes a log that failed in a way that passes, and forgets its handles; its files and its checkpoint entry stay.
+    ///
+    /// Order   on return nothing of the log is in flight; [`Store::open_log`] recovers it like after a crash.
+    /// Errors  `NotPassing`: it did not fail, or its bytes cannot be trusted before the next start.
+    pub async fn release_log(&self, log: &Log<D, E>) -> Result<(), ReleaseError> {
+        let inner = &log.0;
+        inner.is_closing.set(true);
+        // A sync may still be under way, and fail: only a lane at rest has said its last word.
+        let idle = || (inner.busy_count.get() == 0 && inner.lane.is_idle()).then_some(());
+        inner.moved.wait_for(idle).await;
+        let failure = inner.failure.get();
+        if !failure.is_some_and(|failure| failure.is_passing()) {
+            return Err(ReleaseError::NotPassing { failure });
+        }
+        let log_id = inner.identity.topic_partition();
+        let is_ours =
+            self.0.logs.borrow().get(&log_id).is_some_and(|known| Rc::ptr_eq(known, inner));
+        if !is_ours {
+            return Err(ReleaseError::NotPassing { failure: Some(LogFailure::Closed) });
+        }
+        // Recovery begins at the last entry that was noted, not at what is durable now: only that one has its epochs on disk.
+        inner.failure.set(Some(LogFailure::Closed));
+        *inner.listener.borrow_mut() = None;
+        inner.moved.notify();
+        self.0.shared.forget_log(inner.key);
+        self.0.logs.borrow_mut().remove(&log_id);
+        self.0.shared.changed.set(true);
+        Ok(())
+    }
+}
