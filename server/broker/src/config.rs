@@ -33,7 +33,9 @@ pub use error::{AddressProblem, AdvertisedProblem, ConfigError, ConfigErrors, Pl
 pub use kafka::{KAFKA_BROKER_CONFIGS, KafkaBrokerConfig};
 pub use listeners::{AdvertisedHost, ListenerConfig};
 pub use overlap::Overlap;
-pub use schema::{ConfigOption, OPTIONS, Unit, environment_name, option};
+pub use schema::{
+    COARSER_OPTIONS, CoarserOption, ConfigOption, OPTIONS, Unit, environment_name, option,
+};
 pub use sources::{CONFIG_FILE_BYTES_MAX, ENVIRONMENT_RESERVED, Sources};
 
 use listeners::resolve_listeners;
@@ -199,14 +201,13 @@ impl Config {
             configs.insert(row.name, config);
         }
         for option in &OPTIONS {
-            let setting = self.settings.get(option.key);
-            let set = setting.filter(|setting| setting.place != Place::Default);
+            let set = self.set_by_hand(option.key).or_else(|| self.set_coarser(option.key));
             let config = BrokerConfig {
                 kind: option.kind,
                 allowed: option.allowed,
                 built: topic_config_behind(option.key).map_or(Built::Now, |topic| topic.built),
                 default: option.default.map(Arc::from),
-                set: set.and_then(|setting| setting.value.as_deref()).map(Arc::from),
+                set,
                 is_dynamic: option.is_dynamic,
                 doc: option.doc,
             };
@@ -217,6 +218,24 @@ impl Config {
             configs.insert(option.key, config);
         }
         configs
+    }
+
+    /// What the file, the environment or the command line says of an option.
+    fn set_by_hand(&self, key: &str) -> Option<Arc<str>> {
+        let setting = self.settings.get(key)?;
+        if setting.place == Place::Default {
+            return None;
+        }
+        setting.value.as_deref().map(Arc::from)
+    }
+
+    /// What one in a coarser unit says of an option in milliseconds.
+    fn set_coarser(&self, finest: &str) -> Option<Arc<str>> {
+        let mut coarser = COARSER_OPTIONS.iter().filter(|coarser| coarser.finest == finest);
+        coarser.find_map(|coarser| {
+            let value = self.set_by_hand(coarser.key)?.parse().ok()?;
+            Some(coarser.in_ms(value).to_string().into())
+        })
     }
 }
 

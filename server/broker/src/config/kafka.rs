@@ -21,7 +21,7 @@ pub struct KafkaBrokerConfig {
 
 /// Every such option, ascending by name.
 #[rustfmt::skip]
-pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 326] = [
+pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 318] = [
     KafkaBrokerConfig { name: "add.partitions.to.txn.retry.backoff.max.ms", kind: ConfigType::Int, default: Some("100"), is_dynamic: false },
     KafkaBrokerConfig { name: "add.partitions.to.txn.retry.backoff.ms", kind: ConfigType::Int, default: Some("20"), is_dynamic: false },
     KafkaBrokerConfig { name: "alter.config.policy.class.name", kind: ConfigType::Class, default: None, is_dynamic: false },
@@ -160,13 +160,6 @@ pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 326] = [
     KafkaBrokerConfig { name: "log.preallocate", kind: ConfigType::Boolean, default: Some("false"), is_dynamic: true },
     KafkaBrokerConfig { name: "log.remote.copy.lag.bytes", kind: ConfigType::Long, default: Some("-1"), is_dynamic: true },
     KafkaBrokerConfig { name: "log.remote.copy.lag.ms", kind: ConfigType::Long, default: Some("0"), is_dynamic: true },
-    KafkaBrokerConfig { name: "log.retention.bytes", kind: ConfigType::Long, default: Some("-1"), is_dynamic: true },
-    KafkaBrokerConfig { name: "log.retention.hours", kind: ConfigType::Int, default: Some("168"), is_dynamic: false },
-    KafkaBrokerConfig { name: "log.retention.minutes", kind: ConfigType::Int, default: None, is_dynamic: false },
-    KafkaBrokerConfig { name: "log.retention.ms", kind: ConfigType::Long, default: None, is_dynamic: true },
-    KafkaBrokerConfig { name: "log.roll.hours", kind: ConfigType::Int, default: Some("168"), is_dynamic: false },
-    KafkaBrokerConfig { name: "log.roll.jitter.hours", kind: ConfigType::Int, default: Some("0"), is_dynamic: false },
-    KafkaBrokerConfig { name: "log.roll.jitter.ms", kind: ConfigType::Long, default: None, is_dynamic: true },
     KafkaBrokerConfig { name: "log.segment.delete.delay.ms", kind: ConfigType::Long, default: Some("60000"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.connection.creation.rate", kind: ConfigType::Int, default: Some("2147483647"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.connections.per.ip.overrides", kind: ConfigType::String, default: Some(""), is_dynamic: true },

@@ -15,6 +15,10 @@ pub enum Unit {
     Milliseconds,
     /// Microseconds.
     Microseconds,
+    /// Minutes.
+    Minutes,
+    /// Hours.
+    Hours,
     /// Things.
     Count,
 }
@@ -28,6 +32,8 @@ impl Unit {
             Self::Bytes => "bytes",
             Self::Milliseconds => "ms",
             Self::Microseconds => "µs",
+            Self::Minutes => "min",
+            Self::Hours => "h",
             Self::Count => "count",
         }
     }
@@ -83,7 +89,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 43] = [
+pub static OPTIONS: [ConfigOption; 50] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -223,10 +229,63 @@ pub static OPTIONS: [ConfigOption; 43] = [
         ..COUNT
     },
     ConfigOption {
+        key: "log.retention.bytes",
+        allowed: Allowed::Range(-1, i64::MAX),
+        default: Some("-1"),
+        is_dynamic: true,
+        doc: "Bytes a partition may hold before old segments go, for topics without retention.bytes; -1 for no bound.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
         key: "log.retention.check.interval.ms",
         allowed: Allowed::Range(1, i64::MAX),
         default: Some("300000"),
         doc: "How often each log is looked at for segments that retention.ms or retention.bytes lets go.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "log.retention.hours",
+        unit: Unit::Hours,
+        allowed: Allowed::Range(-1, INT_MAX),
+        default: Some("168"),
+        doc: "The same as log.retention.ms in hours, where neither that nor log.retention.minutes is set; -1 for ever.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "log.retention.minutes",
+        unit: Unit::Minutes,
+        allowed: Allowed::Range(-1, INT_MAX),
+        doc: "The same as log.retention.ms in minutes, where that is not set; -1 for ever.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "log.retention.ms",
+        allowed: Allowed::Range(-1, i64::MAX),
+        is_dynamic: true,
+        doc: "How long a segment stays after its newest record, for topics without retention.ms; -1 for ever, seven days where nothing is set.",
+        ..MILLIS
+    },
+    ConfigOption {
+        key: "log.roll.hours",
+        unit: Unit::Hours,
+        allowed: Allowed::Range(1, INT_MAX),
+        default: Some("168"),
+        doc: "The same as log.roll.ms in hours, where that is not set.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "log.roll.jitter.hours",
+        unit: Unit::Hours,
+        allowed: Allowed::Range(0, INT_MAX),
+        default: Some("0"),
+        doc: "The same as log.roll.jitter.ms in hours, where that is not set.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "log.roll.jitter.ms",
+        allowed: Allowed::Range(0, i64::MAX),
+        is_dynamic: true,
+        doc: "Largest random part taken off the age at which a segment is closed, for topics without segment.jitter.ms; none where nothing is set.",
         ..MILLIS
     },
     ConfigOption {
@@ -394,6 +453,33 @@ pub static OPTIONS: [ConfigOption; 43] = [
         ..FLAG
     },
 ];
+
+/// One option of Kafka's in a coarser unit: it holds where the option in milliseconds is not set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CoarserOption {
+    /// The option in milliseconds.
+    pub finest: &'static str,
+    /// This one.
+    pub key: &'static str,
+    /// Milliseconds of one.
+    pub unit_ms: i64,
+}
+
+/// Every such option; of two for one option, the finer comes first and holds.
+pub static COARSER_OPTIONS: [CoarserOption; 4] = [
+    CoarserOption { finest: "log.retention.ms", key: "log.retention.minutes", unit_ms: 60_000 },
+    CoarserOption { finest: "log.retention.ms", key: "log.retention.hours", unit_ms: 3_600_000 },
+    CoarserOption { finest: "log.roll.ms", key: "log.roll.hours", unit_ms: 3_600_000 },
+    CoarserOption { finest: "log.roll.jitter.ms", key: "log.roll.jitter.hours", unit_ms: 3_600_000 },
+];
+
+impl CoarserOption {
+    /// A value in milliseconds: negative ones mean what -1 means.
+    #[must_use]
+    pub const fn in_ms(&self, value: i64) -> i64 {
+        if value < 0 { -1 } else { value.saturating_mul(self.unit_ms) }
+    }
+}
 
 /// The option of that key or alias.
 #[must_use]

@@ -234,6 +234,8 @@ fn form_of(option: &ConfigOption) -> String {
         Unit::Bytes => " of bytes",
         Unit::Milliseconds => " of milliseconds",
         Unit::Microseconds => " of microseconds",
+        Unit::Minutes => " of minutes",
+        Unit::Hours => " of hours",
     };
     format!("{auto}{}", form.replacen("a whole number", &format!("a whole number{unit}"), 1))
 }

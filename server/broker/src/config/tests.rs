@@ -201,7 +201,7 @@ fn bad_files_are_refused_with_line_key_value_and_bound() {
         "process.roles = \"broker\"",
         &["1: process.roles: must be broker,coordinator: one node has both roles for now"],
     );
-    check("retention_ms = 5", &["1: retention_ms: unknown option"]);
+    check("retention_ms = 5", &["1: retention_ms: unknown option; did you mean log.retention.ms"]);
     check(
         "log.segment.byte = 5",
         &["1: log.segment.byte: unknown option; did you mean log.segment.bytes"],
@@ -283,7 +283,10 @@ fn a_bad_environment_or_command_line_is_refused_with_its_name() {
         "environment CORELOG_LOG_DIRS: log.dirs: set already at environment CORELOG_DATA_DIR";
     assert_eq!(refused(&twice), [said]);
     assert_eq!(refused(&sets(&["=5"])), ["--set =5: must be KEY=VALUE"]);
-    assert_eq!(refused(&sets(&["retention.ms=5"])), ["--set: retention.ms: unknown option"]);
+    assert_eq!(
+        refused(&sets(&["retention.ms=5"])),
+        ["--set: retention.ms: unknown option; did you mean log.retention.ms"]
+    );
 }
 
 #[test]
@@ -430,6 +433,34 @@ fn describe_configs_finds_every_option_of_kafkas_and_of_ours() {
     assert_eq!(configs["ssl.key.password"].kind, ConfigType::Password);
     for name in ["node.id", "broker.id", "inter.broker.protocol.version", "advertised.listeners"] {
         assert!(configs.contains_key(name), "{name}");
+    }
+}
+
+#[test]
+fn hours_and_minutes_hold_where_nothing_finer_is_set() {
+    let check = |lines: &[&str], name: &str, expected: Option<&str>| {
+        let configs = Config::load(&sets(lines)).unwrap().broker_configs();
+        assert_eq!(configs[name].set.as_deref(), expected, "{name} of {lines:?}");
+    };
+    let (hours, minutes) = ("log.retention.hours=2", "log.retention.minutes=3");
+    check(&[], "log.retention.ms", None);
+    check(&[hours], "log.retention.ms", Some("7200000"));
+    check(&[hours, minutes], "log.retention.ms", Some("180000"));
+    check(&[hours, minutes, "log.retention.ms=4"], "log.retention.ms", Some("4"));
+    check(&["log.retention.hours=-1"], "log.retention.ms", Some("-1"));
+    check(&["log.retention.hours=2147483647"], "log.retention.ms", Some("7730941129200000"));
+    check(&["log.roll.hours=1"], "log.roll.ms", Some("3600000"));
+    check(&["log.roll.jitter.hours=1"], "log.roll.jitter.ms", Some("3600000"));
+    check(&[hours], "log.retention.hours", Some("2"));
+    // They name options that there are, and never a value that its option refuses.
+    for coarser in &COARSER_OPTIONS {
+        let (finest, coarse) = (option(coarser.finest).unwrap(), option(coarser.key).unwrap());
+        let (Allowed::Range(low, high), Allowed::Range(from, to)) = (finest.allowed, coarse.allowed)
+        else {
+            panic!("{}: no bounds", coarser.key);
+        };
+        let ends = coarser.in_ms(from)..=coarser.in_ms(to);
+        assert!(low <= *ends.start() && *ends.end() <= high, "{}", coarser.key);
     }
 }
 
