@@ -6,6 +6,8 @@ mod table;
 
 pub use table::TOPIC_CONFIGS;
 
+use record::batch::TimestampType;
+
 use crate::config_value::{check_value, excerpt};
 use crate::{Allowed, ConfigRefusal, ConfigType, nearest};
 
@@ -135,6 +137,8 @@ pub struct TopicSettings {
     pub min_insync_replicas: u16,
     /// Largest batch after decompression.
     pub max_decompressed_message_bytes: u32,
+    /// Whose clock stamps records.
+    pub timestamp_type: TimestampType,
     /// How far behind the clock a record may be stamped.
     pub timestamp_before_max_ms: i64,
     /// How far ahead of the clock a record may be stamped.
@@ -167,6 +171,10 @@ impl TopicSettings {
             index_interval_bytes: bytes("index.interval.bytes"),
             min_insync_replicas: u16::try_from(number("min.insync.replicas")).unwrap_or(u16::MAX),
             max_decompressed_message_bytes: bytes("max.decompressed.message.bytes"),
+            timestamp_type: match value_of("message.timestamp.type") {
+                Some("LogAppendTime") => TimestampType::LogAppendTime,
+                _ => TimestampType::CreateTime,
+            },
             timestamp_before_max_ms: number("message.timestamp.before.max.ms"),
             timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
         }

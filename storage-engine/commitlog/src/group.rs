@@ -5,7 +5,8 @@
 
 use std::rc::Rc;
 
-use record::{LeaderEpoch, Offset};
+use record::batch::HEADER_BYTES;
+use record::{BatchHeader, LeaderEpoch, Offset};
 
 use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, IO_BYTES_MAX};
 use crate::index::MaxTimestamp;
@@ -82,7 +83,7 @@ pub(crate) struct OpenGroup<D: Disk> {
     end: GroupEnd,
 }
 
-/// A batch and what to write over its first 16 bytes.
+/// A batch and where it goes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Placed<'a> {
     pub(crate) batch: &'a [u8],
@@ -113,15 +114,19 @@ impl<D: Disk> OpenGroup<D> {
         read(&last.buffer.as_bytes()[from..last.filled])
     }
 
-    /// Copies a batch to the end: the one copy it gets.
-    pub(crate) fn append(&mut self, disk: &D, placed: Placed<'_>, max: Option<MaxTimestamp>) {
+    /// Copies a batch to the end, with `header` in place of its own: the one copy it gets.
+    pub(crate) fn append(
+        &mut self,
+        disk: &D,
+        header: &BatchHeader,
+        placed: Placed<'_>,
+        max: Option<MaxTimestamp>,
+    ) {
         let batch = placed.batch;
         let start = self.end.position;
-        self.copy(disk, &placed.base_offset.0.to_be_bytes(), batch.len());
+        self.copy(disk, &header.encode(), batch.len());
         self.note_start(placed.base_offset, start);
-        self.copy(disk, &batch[8..12], batch.len() - 8);
-        self.copy(disk, &placed.leader_epoch.0.to_be_bytes(), batch.len() - 12);
-        self.copy(disk, &batch[16..], batch.len() - 16);
+        self.copy(disk, &batch[HEADER_BYTES..], batch.len() - HEADER_BYTES);
         self.data_bytes += batch.len() as u64;
         self.end.total_bytes += batch.len() as u64;
         self.end.offset = placed.next_offset;

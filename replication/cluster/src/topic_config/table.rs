@@ -178,7 +178,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "3600000",
         allowed: Allowed::Range(0, i64::MAX),
         broker_synonyms: &["log.message.timestamp.after.max.ms"],
-        built: Built::Listed,
+        built: Built::Now,
         doc: "How far ahead of the broker's clock a record's timestamp may be, in milliseconds.",
     },
     TopicConfig {
@@ -187,7 +187,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "9223372036854775807",
         allowed: Allowed::Range(0, i64::MAX),
         broker_synonyms: &["log.message.timestamp.before.max.ms"],
-        built: Built::Listed,
+        built: Built::Now,
         doc: "How far behind the broker's clock a record's timestamp may be, in milliseconds.",
     },
     TopicConfig {
@@ -196,7 +196,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "CreateTime",
         allowed: Allowed::OneOf(&["CreateTime", "LogAppendTime"]),
         broker_synonyms: &["log.message.timestamp.type"],
-        built: Built::Only(&["CreateTime"]),
+        built: Built::Now,
         doc: "Whose clock stamps records: the producer's (`CreateTime`) or the broker's (`LogAppendTime`).",
     },
     TopicConfig {

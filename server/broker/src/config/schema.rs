@@ -470,7 +470,11 @@ pub static COARSER_OPTIONS: [CoarserOption; 4] = [
     CoarserOption { finest: "log.retention.ms", key: "log.retention.minutes", unit_ms: 60_000 },
     CoarserOption { finest: "log.retention.ms", key: "log.retention.hours", unit_ms: 3_600_000 },
     CoarserOption { finest: "log.roll.ms", key: "log.roll.hours", unit_ms: 3_600_000 },
-    CoarserOption { finest: "log.roll.jitter.ms", key: "log.roll.jitter.hours", unit_ms: 3_600_000 },
+    CoarserOption {
+        finest: "log.roll.jitter.ms",
+        key: "log.roll.jitter.hours",
+        unit_ms: 3_600_000,
+    },
 ];
 
 impl CoarserOption {

@@ -455,7 +455,8 @@ fn hours_and_minutes_hold_where_nothing_finer_is_set() {
     // They name options that there are, and never a value that its option refuses.
     for coarser in &COARSER_OPTIONS {
         let (finest, coarse) = (option(coarser.finest).unwrap(), option(coarser.key).unwrap());
-        let (Allowed::Range(low, high), Allowed::Range(from, to)) = (finest.allowed, coarse.allowed)
+        let (Allowed::Range(low, high), Allowed::Range(from, to)) =
+            (finest.allowed, coarse.allowed)
         else {
             panic!("{}: no bounds", coarser.key);
         };

@@ -54,6 +54,7 @@ pub struct BatchRules {
     batch_bytes_max: usize,
     segment_bytes: usize,
     output_bytes_max: usize,
+    timestamp_type: TimestampType,
     timestamp_before_max_ms: i64,
     timestamp_after_max_ms: i64,
 }
@@ -67,19 +68,34 @@ impl BatchRules {
             batch_bytes_max: bytes(settings.max_message_bytes),
             segment_bytes: bytes(settings.segment_bytes),
             output_bytes_max: bytes(settings.max_decompressed_message_bytes),
+            timestamp_type: settings.timestamp_type,
             timestamp_before_max_ms: settings.timestamp_before_max_ms,
             timestamp_after_max_ms: settings.timestamp_after_max_ms,
         }
     }
 
     fn options(&self, now: Timestamp) -> ValidateOptions {
+        let (timestamp_min, timestamp_max) = match self.timestamp_type {
+            TimestampType::CreateTime => (
+                Timestamp(now.0.saturating_sub(self.timestamp_before_max_ms)),
+                Timestamp(now.0.saturating_add(self.timestamp_after_max_ms)),
+            ),
+            // What the producer's clock says is not kept.
+            TimestampType::LogAppendTime => (Timestamp(i64::MIN), Timestamp(i64::MAX)),
+        };
         ValidateOptions {
             batch_bytes_max: self.batch_bytes_max,
             output_bytes_max: self.output_bytes_max,
-            timestamp_min: Timestamp(now.0.saturating_sub(self.timestamp_before_max_ms)),
-            timestamp_max: Timestamp(now.0.saturating_add(self.timestamp_after_max_ms)),
+            timestamp_min,
+            timestamp_max,
             null_keys: NullKeys::Allow,
         }
+    }
+
+    /// What every record of a batch that is appended at `now` is stamped with, where that is the broker's to say.
+    #[must_use]
+    pub fn append_time(&self, now: Timestamp) -> Option<Timestamp> {
+        (self.timestamp_type == TimestampType::LogAppendTime).then_some(now)
     }
 }
 
@@ -105,11 +121,17 @@ impl Workspaces {
 pub struct Admitted {
     /// Its header; where the producer's largest timestamp was wrong, the true one and its checksum.
     pub header: BatchHeader,
-    /// The whole batch, starting with that header.
+    /// The whole batch as it came, with the producer's header.
     pub batch: Bytes,
 }
 
 impl Admitted {
+    /// The header of the batch appended at `time` by the broker's clock (RB-5).
+    #[must_use]
+    pub fn stamped(&self, time: Timestamp) -> BatchHeader {
+        with_timestamps(&self.header, TimestampType::LogAppendTime, time, after_header(&self.batch))
+    }
+
     /// What the leader core decides by.
     #[must_use]
     pub fn attempt(&self) -> Attempt {
@@ -144,11 +166,8 @@ pub async fn admit(
         let (bytes, maximum) = (records.len(), rules.segment_bytes);
         return Err(ProduceRefusal::LargerThanSegment { bytes, maximum });
     }
-    Ok(if summary.is_header_true() {
-        Admitted { header: summary.header, batch: records.clone() }
-    } else {
-        correct(&summary, records)
-    })
+    let header = if summary.is_header_true() { summary.header } else { correct(&summary, records) };
+    Ok(Admitted { header, batch: records.clone() })
 }
 
 async fn judge(
@@ -176,18 +195,13 @@ fn is_zstd(records: &[u8]) -> bool {
 }
 
 /// RB-5: a producer whose largest timestamp is not true is corrected, not refused.
-fn correct(summary: &Summary, records: &Bytes) -> Admitted {
-    let record_bytes = records.get(record::batch::HEADER_BYTES..).unwrap_or_default();
-    let header = with_timestamps(
-        &summary.header,
-        TimestampType::CreateTime,
-        summary.max_timestamp,
-        record_bytes,
-    );
-    let mut batch = Vec::with_capacity(records.len());
-    batch.extend_from_slice(&header.encode());
-    batch.extend_from_slice(record_bytes);
-    Admitted { header, batch: batch.into() }
+fn correct(summary: &Summary, records: &Bytes) -> BatchHeader {
+    let (create_time, largest) = (TimestampType::CreateTime, summary.max_timestamp);
+    with_timestamps(&summary.header, create_time, largest, after_header(records))
+}
+
+fn after_header(batch: &[u8]) -> &[u8] {
+    batch.get(record::batch::HEADER_BYTES..).unwrap_or_default()
 }
 
 fn invalid(detail: &impl ToString) -> ProduceRefusal {
@@ -275,9 +289,15 @@ mod tests {
             batch_bytes_max: 100_000,
             segment_bytes: 50_000,
             output_bytes_max: 200_000,
+            timestamp_type: TimestampType::CreateTime,
             timestamp_before_max_ms: 1000,
             timestamp_after_max_ms: 1000,
         }
+    }
+
+    /// The batch as the log will hold it.
+    fn as_held(header: &BatchHeader, batch: &[u8]) -> Vec<u8> {
+        [&header.encode(), after_header(batch)].concat()
     }
 
     fn batch(codec: Codec, value: &[u8], timestamps: &[i64]) -> Vec<u8> {
@@ -294,10 +314,18 @@ mod tests {
     }
 
     fn admitted(bytes: Vec<u8>, zstd: ZstdAllowed) -> Result<Admitted, ProduceRefusal> {
+        admitted_by(&rules(), bytes, zstd)
+    }
+
+    fn admitted_by(
+        rules: &BatchRules,
+        bytes: Vec<u8>,
+        zstd: ZstdAllowed,
+    ) -> Result<Admitted, ProduceRefusal> {
         let (timeout, deadline) = (Duration::ZERO, Duration::ZERO);
         let terms = Terms { acks: None, timeout, deadline, zstd };
         let workspaces = Workspaces::default();
-        block_on(admit(&NoTasks, &workspaces, &bytes.into(), &terms, &rules(), NOW))
+        block_on(admit(&NoTasks, &workspaces, &bytes.into(), &terms, rules, NOW))
     }
 
     #[test]
@@ -318,8 +346,27 @@ mod tests {
         let crc = record::batch::crc_of(&bytes);
         bytes[17..21].copy_from_slice(&crc.to_be_bytes());
         let admitted = admitted(bytes, ZstdAllowed::Yes).expect("corrected");
-        assert_eq!(admitted.batch, batch(Codec::None, b"value", &[5, 3]));
+        let held = as_held(&admitted.header, &admitted.batch);
+        assert_eq!(held, batch(Codec::None, b"value", &[5, 3]));
         assert_eq!(admitted.header.max_timestamp, Timestamp(NOW.0 + 5));
+    }
+
+    #[test]
+    fn a_batch_stamped_by_the_broker_is_sound_whatever_the_producers_clock_says() {
+        let stamping = BatchRules { timestamp_type: TimestampType::LogAppendTime, ..rules() };
+        assert_eq!(stamping.append_time(NOW), Some(NOW));
+        assert_eq!(rules().append_time(NOW), None);
+        for codec in Codec::ALL {
+            let bytes = batch(codec, b"value", &[5_000_000, -7]);
+            let admitted =
+                admitted_by(&stamping, bytes, ZstdAllowed::Yes).expect("any time will do");
+            let header = admitted.stamped(NOW);
+            let held = as_held(&header, &admitted.batch);
+            assert_eq!(record::batch::crc_of(&held), header.crc, "{codec}");
+            assert_eq!(header.timestamp_type(), TimestampType::LogAppendTime);
+            assert_eq!(header.max_timestamp, NOW);
+            assert_eq!(header.codec(), Ok(codec));
+        }
     }
 
     #[test]

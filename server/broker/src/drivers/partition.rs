@@ -267,14 +267,15 @@ impl<P: Platform> PartitionDriver<P> {
             match decision {
                 AppendDecision::Refuse(refusal) => return Err(refusal.into()),
                 AppendDecision::Duplicate(original) => {
-                    let produced = self.produced(original.base_offset);
+                    let time = self.rules.get().append_time(original.timestamp);
+                    let produced = self.produced(original.base_offset, time);
                     return Ok(self.pend(produced, original.last_offset, Landed::Duplicate, terms));
                 }
                 AppendDecision::Append => {}
             }
             match self.append_now(admitted) {
-                Ok(appended) => {
-                    let produced = self.produced(appended.base_offset);
+                Ok((appended, time)) => {
+                    let produced = self.produced(appended.base_offset, time);
                     let delta = admitted.header.last_offset_delta;
                     let record_count = u32::try_from(delta).unwrap_or(0).saturating_add(1);
                     let landed = Landed::Appended { record_count };
@@ -296,16 +297,24 @@ impl<P: Platform> PartitionDriver<P> {
         or(room, terms.overdue(&self.platform)).await
     }
 
-    fn append_now(&self, admitted: &Admitted) -> Result<Appended, AppendError> {
-        abort_on_panic(|| {
-            self.log.append(self.platform.now(), self.epoch(), &admitted.header, &admitted.batch)
-        })
+    /// Appends, and says what the records were stamped with, if the broker stamps them: here and not at admission, so that times
+    /// rise with offsets as the clock does.
+    fn append_now(
+        &self,
+        admitted: &Admitted,
+    ) -> Result<(Appended, Option<Timestamp>), AppendError> {
+        let now = self.platform.now();
+        let time = self.rules.get().append_time(now);
+        let header = time.map_or(admitted.header, |time| admitted.stamped(time));
+        let appended =
+            abort_on_panic(|| self.log.append(now, self.epoch(), &header, &admitted.batch))?;
+        Ok((appended, time))
     }
 
-    fn produced(&self, base_offset: Offset) -> Produced {
+    fn produced(&self, base_offset: Offset, append_time: Option<Timestamp>) -> Produced {
         Produced {
             base_offset,
-            log_append_time: Timestamp::NONE,
+            log_append_time: append_time.unwrap_or(Timestamp::NONE),
             log_start: self.log.ends().log_start(),
         }
     }

@@ -10,6 +10,7 @@
 )]
 
 mod alter_configs;
+mod append_time;
 mod cluster_admin;
 mod configs;
 mod connections;

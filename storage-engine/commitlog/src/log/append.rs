@@ -30,8 +30,8 @@ pub struct Appended {
 impl<D: Disk, E: Executor> Log<D, E> {
     /// Appends one whole batch at the log end and returns the offsets it took.
     ///
-    /// Shape   `batch` is validated and `header` is its parsed header; base offset and leader epoch are written over in the
-    ///         one copy that is made.
+    /// Shape   `batch` is validated. `header` is what it shall have: its own, or one with other timestamps and the checksum that
+    ///         goes with them. Base offset and leader epoch are given here; all of it is written in the one copy that is made.
     /// Order   on return `accepted` has moved; `written` and `durable` follow, see [`Log::durable_through`]. The fold has
     ///         seen the batch: the caller holds no borrow of it.
     /// Errors  see [`AppendError`]; nothing was appended.
@@ -162,7 +162,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let max = memory.builder.max();
         self.ensure_group(state);
         let group = state.groups.back_mut().expect("a group was just ensured");
-        group.append(&self.shared.disk, placed, max);
+        group.append(&self.shared.disk, header, placed, max);
         state.end = group.end();
         let mut ends = self.ends.get();
         ends.accept(placed.next_offset);
