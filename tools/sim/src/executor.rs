@@ -258,7 +258,7 @@ impl SimExecutor {
                 return RunEnd::Crashed;
             }
             if !self.poll_one() {
-                return RunEnd::Deadlock { tasks: self.task_count() };
+                return RunEnd::Deadlock { tasks: self.all_task_count() };
             }
             if let Some(value) = result.borrow_mut().take() {
                 return RunEnd::Done(value);
@@ -349,8 +349,15 @@ impl SimExecutor {
         self.machine.ready.borrow_mut().push(key);
     }
 
-    fn task_count(&self) -> usize {
+    fn all_task_count(&self) -> usize {
         self.machine.tasks.borrow().iter().flatten().count()
+    }
+
+    /// Tasks of this core that have not ended.
+    #[must_use]
+    pub fn task_count(&self) -> usize {
+        let tasks = self.machine.tasks.borrow();
+        tasks.iter().flatten().filter(|task| task.core == self.core).count()
     }
 
     /// Forgets everything that runs, as power loss does. Futures are dropped with nothing borrowed: their drops may spawn.

@@ -162,7 +162,7 @@ impl SimNetwork {
         let backlog = Rc::<RefCell<Backlog>>::default();
         let mut listeners = self.0.listeners.borrow_mut();
         listeners.entry(address).or_default().push(Rc::clone(&backlog));
-        SimListener { backlog, address }
+        SimListener { backlog, address, network: self.clone() }
     }
 
     /// The client's end of a new connection, to any of the cores that listen there; `None` where nobody does.
@@ -214,6 +214,18 @@ impl SimNetwork {
 pub struct SimListener {
     backlog: Rc<RefCell<Backlog>>,
     address: SocketAddr,
+    network: SimNetwork,
+}
+
+impl Drop for SimListener {
+    fn drop(&mut self) {
+        let mut listeners = self.network.0.listeners.borrow_mut();
+        let Some(listening) = listeners.get_mut(&self.address) else { return };
+        listening.retain(|one| !Rc::ptr_eq(one, &self.backlog));
+        if listening.is_empty() {
+            listeners.remove(&self.address);
+        }
+    }
 }
 
 impl Listener for SimListener {

@@ -10,9 +10,6 @@
 
 mod calls;
 mod client;
-mod disk;
-mod mesh;
-mod net;
 mod node;
 mod panics;
 mod stalls;

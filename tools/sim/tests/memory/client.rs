@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use record::{Offset, PartitionIndex, TopicId};
+use sim::platform::SimSocket;
 use wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
 use wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::list_offsets::{
@@ -13,7 +14,6 @@ use wire::list_offsets::{
 use wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
 use wire::{Call, Decoder, ErrorCode, Records, Request, Response, ResponseHeader, encode_request};
 
-use crate::net::TestSocket;
 use crate::world::World;
 
 /// Longer than anything takes that works.
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Client {
     world: World,
-    socket: TestSocket,
+    socket: SimSocket,
     sent: i32,
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum Heard {
 }
 
 impl Client {
-    pub(crate) fn new(world: &World, socket: TestSocket) -> Self {
+    pub(crate) fn new(world: &World, socket: SimSocket) -> Self {
         Self { world: world.clone(), socket, sent: 0 }
     }
 

@@ -8,25 +8,26 @@ use broker::mesh_call::{CallId, Caller};
 use broker::platform::{Mesh, MeshIndex};
 use commitlog::{Executor, TaskClass};
 use partition::Isolation;
+use sim::platform::{SimMesh, SimPlatform, mesh};
+use sim::prng::Prng;
 use wire::ErrorCode;
 use wire::fetch::FetchRequest;
 
 use crate::client::fetch_of;
-use crate::mesh::{TestMesh, mesh};
 use crate::node::{Node, batch};
-use crate::world::{TestPlatform, World};
+use crate::world::World;
 
 const OTHER: MeshIndex = MeshIndex(1);
 /// More than may be under way.
 const MANY: usize = 100_000;
 
-fn pair(world: &World) -> (Caller<TestPlatform, TestMesh>, TestMesh) {
-    let mut ends = mesh(2);
+fn pair(world: &World) -> (Caller<SimPlatform, SimMesh>, SimMesh) {
+    let mut ends = mesh(2, 64, Prng::new(1));
     let other = ends.pop().unwrap();
     (Caller::new(world.platform(0), ends.pop().unwrap()), other)
 }
 
-async fn received(other: &TestMesh) -> CallId {
+async fn received(other: &SimMesh) -> CallId {
     match other.receive().await {
         Some((_, Message::Call(id, _))) => id,
         unexpected => panic!("{unexpected:?}"),
@@ -34,7 +35,7 @@ async fn received(other: &TestMesh) -> CallId {
 }
 
 /// A call that is queued at once, and dropped; `None` where it finds no room.
-async fn give_up_call(world: &World, caller: &Caller<TestPlatform, TestMesh>) -> Option<()> {
+async fn give_up_call(world: &World, caller: &Caller<SimPlatform, SimMesh>) -> Option<()> {
     let call = caller.call(OTHER, Request::Metrics);
     world.within(Duration::from_millis(10), call).await.map(drop)
 }

@@ -2,118 +2,72 @@
 //!
 //! Owns the start. Each core is a broker of its own to clients, so that a test chooses by which it comes.
 
-use std::cell::RefCell;
 use std::net::SocketAddr;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use broker::config::{Config, Sources};
-use broker::platform::Mesh;
-use broker::sync::{Flag, once};
-use broker::{ControlOptions, Ready, StartRefusal};
-use commitlog::{Executor, TaskClass};
+use broker::mutant::Mutant;
 use record::{BatchBuilder, Codec, NewRecord, Timestamp};
+use sim::platform::{NodePlan, SimNode, SimSocket};
 use wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 
 use crate::client::{Client, Topic, read};
-use crate::mesh::{TestMesh, mesh};
-use crate::net::TestSocket;
 use crate::world::World;
 
 /// Where core 0 listens.
 const PORT: u16 = 9092;
 /// Where the admin server does.
 const ADMIN_PORT: u16 = 9901;
+/// Room of each queue between two cores.
+const MESH_MESSAGES_MAX: usize = 64;
 
 /// A running node.
 pub(crate) struct Node {
     world: World,
     cores: u16,
-    stop: Flag,
-    ended: Flag,
-    outcome: Rc<RefCell<Option<Result<(), StartRefusal>>>>,
+    node: SimNode,
 }
 
 impl Node {
     /// A node of so many data cores, ready.
     pub(crate) async fn start(world: &World, cores: u16, settings: &[&str]) -> Self {
-        let mut ends = mesh(cores + 1);
-        let control_mesh = ends.pop().unwrap();
-        for end in ends {
-            let platform = world.platform(end.index().0);
-            let (running, main) = (platform.clone(), end.clone());
-            let main = async move {
-                broker::run_data_core(running, main).await;
-                end.leave();
-            };
-            platform.spawn(TaskClass::Foreground, Box::pin(main));
-        }
-        let node = Self {
-            world: world.clone(),
+        let plan = NodePlan {
+            config: Arc::new(config(settings)),
             cores,
-            stop: Flag::default(),
-            ended: Flag::default(),
-            outcome: Rc::default(),
+            mesh_messages_max: MESH_MESSAGES_MAX,
+            mutant: Mutant::default(),
         };
-        let (ready, is_ready) = once();
-        let ready = move |_: &Ready| ready.send(());
-        node.start_control(cores, control_mesh, settings, ready);
-        assert_eq!(is_ready.await, Some(()), "{:?}", node.outcome.borrow());
-        node
-    }
-
-    fn start_control(
-        &self,
-        cores: u16,
-        mesh: TestMesh,
-        settings: &[&str],
-        ready: impl FnOnce(&Ready) + 'static,
-    ) {
-        let platform = self.world.platform(cores);
-        let options = ControlOptions {
-            config: config(settings).into(),
-            shard_count: cores,
-            open_files_max: 256,
-            connections_max: 1024,
-            started: self.world.time(),
-            mutant: broker::mutant::Mutant::default(),
-        };
-        let (stop, ended, outcome) =
-            (self.stop.clone(), self.ended.clone(), Rc::clone(&self.outcome));
-        let running = platform.clone();
-        let main = async move {
-            let stopping = stop.clone();
-            let stopping = async move { stopping.raised().await };
-            let ran = broker::run_control(running, mesh.clone(), options, stopping, ready).await;
-            *outcome.borrow_mut() = Some(ran);
-            mesh.leave();
-            ended.raise();
-        };
-        platform.spawn(TaskClass::Foreground, Box::pin(main));
+        let (node, ready) = SimNode::start(world.machine(), plan);
+        assert!(ready.await.is_some(), "{:?}", node.outcome().await);
+        Self { world: world.clone(), cores, node }
     }
 
     /// Asks the node to stop.
     pub(crate) fn ask_to_stop(&self) {
-        self.stop.raise();
+        self.node.ask_to_stop();
     }
 
     /// Whether it has.
     pub(crate) fn has_ended(&self) -> bool {
-        self.ended.is_raised()
+        self.node.has_ended()
     }
 
     /// Stops the node, which must end well, and in time.
     pub(crate) async fn stop(&self) {
         self.ask_to_stop();
-        let ended = self.world.within(Duration::from_secs(120), self.ended.raised()).await;
-        assert_eq!(ended, Some(()), "the node does not stop");
-        assert_eq!(*self.outcome.borrow(), Some(Ok(())));
+        let ended = self.world.within(Duration::from_secs(120), self.node.outcome()).await;
+        assert_eq!(ended, Some(Ok(())), "the node does not stop");
+    }
+
+    fn socket(&self, address: SocketAddr) -> SimSocket {
+        self.world.network().connect(address).expect("something listens there")
     }
 
     /// A client of that core.
     pub(crate) fn connect(&self, core: u16) -> Client {
         let address = SocketAddr::from(([127, 0, 0, 1], PORT + core));
-        Client::new(&self.world, self.world.network().connect(address))
+        Client::new(&self.world, self.socket(address))
     }
 
     /// A new topic with one partition on each of so many cores, and the partition of each.
@@ -148,9 +102,9 @@ impl Node {
     }
 
     /// Asks for a page of the admin server, and does not wait for it.
-    pub(crate) fn ask_for_page(&self, path: &str) -> TestSocket {
+    pub(crate) fn ask_for_page(&self, path: &str) -> SimSocket {
         let address = SocketAddr::from(([127, 0, 0, 1], ADMIN_PORT));
-        let socket = self.world.network().connect(address);
+        let socket = self.socket(address);
         socket.send(format!("GET {path} HTTP/1.1\r\nhost: test\r\n\r\n").as_bytes());
         socket
     }

@@ -1,10 +1,11 @@
 //! A panic outside a step of a core costs the connection or the request that it came in, and nobody else anything.
 
+use sim::platform::Trap;
 use wire::ErrorCode;
 
 use crate::client::{Heard, end_of, ended_at};
 use crate::node::{Node, batch};
-use crate::world::{Fault, World};
+use crate::world::World;
 
 #[test]
 fn a_panic_in_a_reply_closes_that_connection_and_gives_its_place_back() {
@@ -15,7 +16,7 @@ fn a_panic_in_a_reply_closes_that_connection_and_gives_its_place_back() {
         let mut unlucky = node.connect(0);
         // The first look at the clock is the reader's, when the frame has come; this one is the reply's.
         unlucky.call(7, &end_of(topic, 0)).await;
-        world.fail_after(0, Fault::Monotonic, 1);
+        world.fail_after(0, Trap::Monotonic, 1);
         unlucky.send(7, &end_of(topic, 0));
         assert_eq!(unlucky.hear().await, Heard::Closed);
         assert_eq!(world.panic_count(0), 1);
@@ -34,7 +35,7 @@ fn a_panic_in_an_append_closes_that_connection_and_gives_its_place_back() {
         let (topic, _) = node.topic("orders", 1).await;
         let before = node.metric("corelog_connections").await;
         let mut unlucky = node.connect(0);
-        world.fail(0, Fault::Now);
+        world.fail(0, Trap::Now);
         unlucky.send_batch(topic, 0, &batch(100));
         assert_eq!(unlucky.hear().await, Heard::Closed);
         assert_eq!(world.panic_count(0), 1);
@@ -51,7 +52,7 @@ fn a_panic_in_a_forwarded_append_fails_that_request_and_the_next_ones_are_served
         let node = Node::start(&world, 2, &[]).await;
         let (topic, on) = node.topic("orders", 2).await;
         let mut unlucky = node.connect(0);
-        world.fail(1, Fault::Now);
+        world.fail(1, Trap::Now);
         let failed = unlucky.append(topic, on[1], &batch(100)).await;
         assert_eq!(failed, (ErrorCode::UnknownServerError, -1));
         assert_eq!(world.panic_count(1), 1);
@@ -67,7 +68,7 @@ fn a_panic_in_a_change_of_metadata_fails_that_request_and_the_next_ones_are_made
         let node = Node::start(&world, 1, &[]).await;
         let mut client = node.connect(0);
         // The control executor is behind the only data core.
-        world.fail(1, Fault::Now);
+        world.fail(1, Trap::Now);
         let failed = client.try_create("lost", 1).await;
         assert_eq!(failed, Err(ErrorCode::UnknownServerError));
         assert_eq!(world.panic_count(1), 1);
@@ -83,7 +84,7 @@ fn deadlines_are_kept_after_a_panic_in_looking_at_them() {
         let node = Node::start(&world, 1, &settings).await;
         let mut silent = node.connect(0);
         world.sleep(std::time::Duration::from_secs(1)).await;
-        world.fail(0, Fault::Monotonic);
+        world.fail(0, Trap::Monotonic);
         world.sleep(std::time::Duration::from_secs(1)).await;
         assert_eq!(world.panic_count(0), 1);
         assert_eq!(silent.hear().await, Heard::Closed, "it has been silent for too long");
