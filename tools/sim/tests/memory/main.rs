@@ -4,7 +4,6 @@
 //! given place. What a client can observe of a healthy node is tested in `server/node/tests/broker`.
 #![expect(
     clippy::unwrap_used,
-    clippy::cast_possible_truncation,
     reason = "a test that meets the unexpected should fail there; its numbers are small"
 )]
 

@@ -17,7 +17,7 @@ const AT_ONCE: Duration = Duration::from_secs(1);
 fn what_was_sent_to_a_core_that_stands_still_stays_counted_after_its_clients_have_left() {
     let large = batch(900_000);
     check_stays_counted(move |client, topic, partition| {
-        client.send_batch(topic, partition, &large)
+        client.send_batch(topic, partition, &large);
     });
     // The others do not exist: the other core is asked for one.
     let many = 40_000;
