@@ -467,11 +467,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let ahead = self.shared.mutant.lacks(Rule::CheckpointAheadOfSync);
         let reached = if ahead { state.end } else { state.durable_at };
         // The oldest segment that is not sealed: all below it have their exact length, so that recovery can begin here.
-        let oldest = state
-            .segments
-            .iter()
-            .find(|segment| !segment.is_sealed)
-            .unwrap_or_else(|| state.active());
+        let oldest = state.oldest_unsealed(Offset::ZERO);
         let end = if oldest.base < reached.segment { oldest.whole(reached) } else { reached };
         CheckpointEntry {
             sequence,

@@ -104,6 +104,23 @@ impl<D: Disk> LogState<D> {
     }
 }
 
+impl<D: Disk> LogState<D> {
+    /// The oldest segment from `from` on that is not sealed, or else the active one.
+    pub(crate) fn oldest_unsealed(&self, from: Offset) -> &Segment {
+        let mut left = self.segments.iter().filter(|segment| segment.base >= from);
+        left.find(|segment| !segment.is_sealed).unwrap_or_else(|| self.active())
+    }
+
+    /// Whether the newest snapshot says what all segments below `first` said of producers, and a checkpoint that is written once
+    /// they are gone lets recovery begin at it or behind it: one further on is of no use to it.
+    fn has_snapshot_for(&self, first: Offset) -> bool {
+        let oldest = self.oldest_unsealed(first);
+        let durable = self.durable_at;
+        let end = if oldest.base < durable.segment { oldest.end } else { durable.offset };
+        self.snapshot_at.is_some_and(|newest| (first..=end).contains(&newest))
+    }
+}
+
 impl<D: Disk, E: Executor> LogInner<D, E> {
     /// Whether a segment lies wholly below the log start.
     pub(crate) fn has_segments_below(&self) -> bool {
@@ -170,7 +187,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             let below = state.count_below(self.ends.get().log_start());
             let last = below.checked_sub(1).and_then(|last| state.segments.get(last));
             let Some(last) = last else { return Ok(true) };
-            if state.snapshot_at.is_some_and(|newest| newest >= last.end) {
+            if state.has_snapshot_for(last.end) {
                 return Ok(true);
             }
             (last.end, last.snapshot_at_end.clone())
@@ -178,7 +195,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let Some(snapshot) = snapshot else {
             // Rolled in an earlier life and not sealed there: only the state of the log end is known now.
             self.snapshot_now().await?;
-            return Ok(self.state.borrow().snapshot_at.is_some_and(|newest| newest >= at));
+            return Ok(self.state.borrow().has_snapshot_for(at));
         };
         let name = segment_name(at, Suffix::Snapshot);
         small_file::replace(&self.shared.disk, &self.directory, &name, &snapshot)

@@ -42,11 +42,14 @@ pub(super) struct LogModel {
     pub(super) told_start: i64,
     /// The highest start that was ever set: none beyond it may come back.
     pub(super) start_max: i64,
+    /// A crash may take the first segments of a log with all they held where nothing of it was ever acknowledged: it then starts
+    /// here, where the files begin that are left.
+    lost_below: i64,
 }
 
 impl LogModel {
     pub(super) fn end(&self) -> i64 {
-        self.batches.last().map_or(0, |batch| batch.last + 1)
+        self.batches.last().map_or(self.lost_below, |batch| batch.last + 1)
     }
 
     /// The log took a batch at `base`.
@@ -78,7 +81,7 @@ impl LogModel {
             let detail = format!("log ends at {end}, accepted up to {}", self.end());
             return broken("nothing is invented", detail);
         }
-        if end != 0 && !self.batches.iter().any(|batch| batch.last + 1 == end) {
+        if end != self.lost_below && !self.batches.iter().any(|batch| batch.last + 1 == end) {
             return broken("whole batches only", format!("log ends at {end}, inside a batch"));
         }
         self.batches.retain(|batch| batch.last < end);
@@ -108,6 +111,11 @@ impl LogModel {
         if log_start < self.told_start {
             let detail = format!("log starts at {log_start}, told {}", self.told_start);
             return broken("a log start that was answered survives", detail);
+        }
+        if log_start > self.start_max && self.acked_end <= self.start_max {
+            self.batches.retain(|batch| batch.base >= log_start);
+            self.lost_below = log_start;
+            self.start_max = log_start;
         }
         if log_start > self.start_max {
             let detail = format!("log starts at {log_start}, moved to {}", self.start_max);

@@ -180,8 +180,9 @@ async fn open_log(
     let end = opened.ends().accepted();
     world.trace.note("recovered", &log.directory(), [end.0.unsigned_abs(), report.bytes_read]);
     let mut model = log.model.borrow_mut();
-    model.recovered(end.0)?;
+    // Before what is held now counts as acknowledged.
     model.start_recovered(opened.ends().log_start().0)?;
+    model.recovered(end.0)?;
     if let Some(lost) = report.lost {
         return Ok(broken("acknowledged records survive", format!("lost {lost:?}"))?);
     }

@@ -126,8 +126,28 @@ fn misplace(world: &World, path: &str, bytes: &mut [u8]) {
     let truth = number_of(bytes, entry).unwrap_or(lowest);
     let near = world.chance(|prng| prng.between(truth.saturating_sub(400), truth + 400));
     let wrong = near.clamp(lowest, after - 1);
+    if is_of_another_batch(world, path, &bytes[entry..entry + entry_bytes], wrong) {
+        return;
+    }
     let field = u32::try_from(wrong).expect("below an entry of 32 bits").to_be_bytes();
     bytes[entry + entry_bytes - 4..entry + entry_bytes].copy_from_slice(&field);
+}
+
+/// Whether an entry of a time index with this relative offset would name a batch that has its time indeed, only not as the first:
+/// nothing but a scan of all batches before it could tell.
+fn is_of_another_batch(world: &World, path: &str, entry: &[u8], relative: u64) -> bool {
+    let Some((time, _)) = entry.split_first_chunk::<8>().filter(|_| entry.len() == 12) else {
+        return false;
+    };
+    let (directory, name) = path.rsplit_once('/').unwrap_or_default();
+    let base: i64 = name.split('.').next().and_then(|base| base.parse().ok()).unwrap_or(0);
+    let (time, offset) = (i64::from_be_bytes(*time), base.saturating_add_unsigned(relative));
+    let log = world.logs.iter().find(|log| log.directory() == directory);
+    log.is_some_and(|log| {
+        let model = log.model.borrow();
+        let named = model.batches.iter().find(|batch| (batch.base..=batch.last).contains(&offset));
+        named.is_some_and(|batch| batch.draft.timestamps.iter().max() == Some(&time))
+    })
 }
 
 /// Flips one bit of a batch that a checkpoint covers, late ones first; does nothing where there is none.
