@@ -29,6 +29,7 @@ NAMES = (
     "Partition",
     "Index",
     "TopicId",
+    "LogDir",
 )
 TEXT_MAX = 60
 
