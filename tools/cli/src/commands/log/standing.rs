@@ -119,14 +119,19 @@ impl Standing {
         header: &BatchHeader,
     ) -> Option<(String, String)> {
         let (_, table) = self.epochs.as_ref()?;
-        let (said, found) = (table.epoch_at(header.base_offset), header.partition_leader_epoch);
+        // Of what lies below the log start, and only waits to be removed with its segment, the file says nothing any more.
+        let log_start = self.entry.map_or(Offset::ZERO, |entry| entry.log_start);
+        if header.last_offset() < log_start {
+            return None;
+        }
+        let offset = header.base_offset.max(log_start);
+        let (said, found) = (table.epoch_at(offset), header.partition_leader_epoch);
         let may_be_news = !self.has_ground || self.is_above(segment, position);
         let is_news = may_be_news && table.latest().is_none_or(|latest| found > latest);
         if found.0 < 0 || said == Some(found) || is_news {
             return None;
         }
         let said = said.map_or("none".to_owned(), |epoch| epoch.to_string());
-        let offset = header.base_offset;
         let problem = format!("epoch {said} for offset {offset}, its batch has {found}");
         self.epochs.take().map(|(path, _)| (path, problem))
     }
