@@ -1,9 +1,8 @@
 //! The world's own promises: seeds pass, one seed is one trace, and every rule that is switched off is noticed.
 
-use sim::log_world::{LogWorld, WorldMutant};
-use sim::mutants;
-use sim::runner::{Range, Stop, World as _, run_many, run_one};
-use sim::trace::Keep;
+mod promises;
+
+use sim::log_world::LogWorld;
 
 /// Seeds of the quick run; CI runs ten thousand by the binary.
 const SEEDS: u64 = 300;
@@ -11,16 +10,9 @@ const SEEDS: u64 = 300;
 /// Seeds that each mutant may take: a few times what the slowest to catch needs.
 const MUTANT_SEEDS_MAX: u64 = 3_000;
 
-fn threads() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
-
 #[test]
 fn logs_keep_their_promises_for_every_seed() {
-    let range = Range { from: 0, seeds: SEEDS, threads: threads() };
-    let report = run_many::<LogWorld>(range, WorldMutant::default(), Stop::AtEnd, |_, _| {});
-    let failures: String = report.failures.iter().map(|failure| format!("{failure}\n")).collect();
-    assert!(report.failures.is_empty(), "{failures}{report}");
+    let report = promises::seeds_pass::<LogWorld>(SEEDS);
     // A world in which nothing happens would pass as well.
     let stats = report.stats;
     for (name, count) in [
@@ -46,22 +38,10 @@ fn logs_keep_their_promises_for_every_seed() {
 
 #[test]
 fn one_seed_is_one_trace() {
-    for seed in [1, 2, 3, 4, 5] {
-        let hash =
-            || run_one::<LogWorld>(seed, WorldMutant::default(), Keep::Hash).0.map(|one| one.hash);
-        let first = hash();
-        assert!(first.is_some(), "seed {seed} panics");
-        assert_eq!(first, hash(), "seed {seed}");
-    }
+    promises::one_seed_is_one_trace::<LogWorld>();
 }
 
 #[test]
 fn every_mutant_is_caught() {
-    for named in LogWorld::mutants() {
-        let range = Range { from: 0, seeds: MUTANT_SEEDS_MAX, threads: threads() };
-        let found = mutants::hunt::<LogWorld>(&named, range);
-        let found =
-            found.unwrap_or_else(|| panic!("{} escaped {MUTANT_SEEDS_MAX} seeds", named.name));
-        println!("{}: {found}", named.name);
-    }
+    promises::every_mutant_is_caught::<LogWorld>(MUTANT_SEEDS_MAX);
 }
