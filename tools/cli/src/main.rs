@@ -59,6 +59,9 @@ enum Command {
     Consume(commands::consume::ConsumeArgs),
     /// Show where the partitions of a topic begin, end, or were at some time
     Offsets(commands::offsets::OffsetsArgs),
+    /// Delete the oldest records of a topic
+    #[command(subcommand)]
+    Records(commands::records::RecordsCommand),
     /// Show the cluster and how clients reach its brokers
     #[command(subcommand)]
     Cluster(commands::cluster::ClusterCommand),
@@ -146,6 +149,7 @@ fn main() -> ExitCode {
         Command::Produce(args) => commands::produce::run(args),
         Command::Consume(args) => commands::consume::run(args),
         Command::Offsets(args) => commands::offsets::run(args),
+        Command::Records(command) => commands::records::run(command),
         Command::Cluster(command) => commands::cluster::run(command),
         Command::Apis(args) => commands::apis::run(args),
         Command::Config(command) => commands::config::run(command),

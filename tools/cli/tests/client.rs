@@ -305,6 +305,31 @@ fn the_example_configuration_is_right_with_and_without_what_is_commented_out() {
 }
 
 #[test]
+fn records_are_deleted_from_the_front() {
+    told(&["topic", "create", "trim-test", "--partitions", "2"]);
+    ok(with_input(&["produce", "trim-test", "-p", "0"], "a\nb\nc\n"));
+    ok(with_input(&["produce", "trim-test", "-p", "1"], "d\ne\n"));
+    let delete = ["records", "delete", "trim-test", "-p", "0", "--before", "1"];
+    assert_eq!(words(&told(&delete)), [["PARTITION", "EARLIEST"], ["0", "1"]]);
+    assert_eq!(told(&["consume", "trim-test", "-p", "0", "-n", "2"]), "b\nc\n");
+    // Nothing is as old as that.
+    let old = ["records", "delete", "trim-test", "--before-time=-1h", "-o", "json"];
+    let expected =
+        "\"partitions\":[{\"partition\":0,\"earliest\":1},{\"partition\":1,\"earliest\":0}]";
+    assert!(told(&old).contains(expected));
+    let (code, said) =
+        failed(&with_input(&["records", "delete", "trim-test", "--before", "9"], ""));
+    assert!(code == 1 && said.contains("OFFSET_OUT_OF_RANGE"), "{said}");
+    // Everything is older than that.
+    let future = ["records", "delete", "trim-test", "-p", "1", "--before-time", "9999-01-01"];
+    assert_eq!(words(&told(&future))[1..], [["1", "2"]]);
+    let all = told(&["records", "delete", "trim-test", "--all"]);
+    assert_eq!(words(&all)[1..], [["0", "3"], ["1", "2"]]);
+    let (code, _) = failed(&with_input(&["records", "delete", "trim-test"], ""));
+    assert_eq!(code, 2);
+}
+
+#[test]
 fn produce_puts_headers_on_every_record() {
     let produce = ["produce", "headers-test", "-H", "source=import", "--header", "empty="];
     ok(with_input(&produce, "a\nb\n"));

@@ -54,6 +54,17 @@ impl Topic {
         self.partitions.iter().find(|partition| partition.index == index)
     }
 
+    /// The leader of a partition. Errors: there is no such partition, or no leader now.
+    pub(crate) fn leader_of(&self, index: PartitionIndex) -> Result<NodeId, ClientError> {
+        let leader = self.partition(index).map(|partition| partition.leader);
+        let code = match leader {
+            Some(leader) if leader != NodeId::NONE => return Ok(leader),
+            Some(_) => ErrorCode::LeaderNotAvailable,
+            None => ErrorCode::UnknownTopicOrPartition,
+        };
+        Err(ClientError::Refused { place: self.place(index), code, message: None })
+    }
+
     /// How errors name a partition of it.
     pub(crate) fn place(&self, index: PartitionIndex) -> String {
         format!("{}-{index}", self.name)

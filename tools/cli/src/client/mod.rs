@@ -17,6 +17,7 @@ mod error;
 mod metadata;
 mod offsets;
 mod producer;
+mod records;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]

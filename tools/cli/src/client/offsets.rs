@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 
 use broker::Platform;
 use record::{NodeId, Offset, PartitionIndex};
-use wire::ErrorCode;
 use wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
@@ -95,14 +94,7 @@ impl<P: Platform> Client<P> {
     ) -> Result<(), ClientError> {
         let mut by_leader: BTreeMap<NodeId, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for index in partitions.iter().filter(|index| !found.contains_key(index)) {
-            let place = topic.place(*index);
-            let Some(partition) = topic.partition(*index) else {
-                return ClientError::check(&place, ErrorCode::UnknownTopicOrPartition, None);
-            };
-            if partition.leader == NodeId::NONE {
-                return ClientError::check(&place, ErrorCode::LeaderNotAvailable, None);
-            }
-            by_leader.entry(partition.leader).or_default().push(ListOffsetsPartition {
+            by_leader.entry(topic.leader_of(*index)?).or_default().push(ListOffsetsPartition {
                 partition_index: *index,
                 timestamp: at.timestamp(),
                 ..ListOffsetsPartition::default()

@@ -11,6 +11,7 @@ pub(crate) mod log;
 pub(crate) mod manual;
 pub(crate) mod offsets;
 pub(crate) mod produce;
+pub(crate) mod records;
 pub(crate) mod serve;
 pub(crate) mod topic;
 pub(crate) mod version;

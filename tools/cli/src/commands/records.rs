@@ -1,0 +1,137 @@
+//! `corelog records`: records deleted from the front of partitions.
+//!
+//! Owns the arguments and what is shown. A time is looked up first, and what is deleted is what lies before that offset.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use broker::Platform;
+use clap::{Args, Subcommand};
+use record::{Offset, PartitionIndex};
+use serde::Serialize;
+
+use crate::client::{AutoCreate, Client, ClientError, OffsetAt, Topic};
+use crate::commands::topic::chosen_partitions;
+use crate::commands::with_client;
+use crate::exit::Outcome;
+use crate::moment::Moment;
+use crate::output::{Output, Show, Table};
+use crate::{ClusterArgs, OutputArgs};
+
+const DELETE_EXAMPLES: &str = "\
+Examples:
+  corelog records delete orders --partition 0 --before 42000
+  corelog records delete orders --before-time=-7d
+  corelog records delete orders --all
+
+Offsets stay as they are: the first record that is left keeps its number.";
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum RecordsCommand {
+    /// Delete the oldest records of a topic's partitions; there is no way back
+    Delete(DeleteArgs),
+}
+
+/// Arguments of `delete`.
+#[derive(Debug, Args)]
+#[command(after_help = DELETE_EXAMPLES)]
+pub(crate) struct DeleteArgs {
+    /// Name of the topic
+    topic: String,
+    /// Only in this partition; repeatable
+    #[arg(short, long = "partition", value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    partitions: Vec<i32>,
+    #[command(flatten)]
+    extent: ExtentArgs,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// How much goes.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+struct ExtentArgs {
+    /// What lies before this offset
+    #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
+    before: Option<i64>,
+    /// What lies before the first record of this time: a date and time of UTC, Unix milliseconds, or how long ago
+    #[arg(long, value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
+    before_time: Option<Moment>,
+    /// Every record there is now
+    #[arg(long)]
+    all: bool,
+}
+
+fn parse_moment(text: &str) -> Result<Moment, String> {
+    let wrong = "not a time such as 2026-11-29T20:15:00Z, 1764447300000 or -15m";
+    Moment::parse(text).ok_or_else(|| wrong.to_owned())
+}
+
+#[derive(Debug, Serialize)]
+struct Deleted {
+    topic: String,
+    partitions: Vec<DeletedLine>,
+}
+
+#[derive(Debug, Serialize)]
+struct DeletedLine {
+    partition: i32,
+    /// The first offset that is left.
+    earliest: i64,
+}
+
+impl Show for Deleted {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        let mut table = Table::new(&["PARTITION", "EARLIEST"]);
+        for line in &self.partitions {
+            table.row(vec![line.partition.to_string(), line.earliest.to_string()]);
+        }
+        table.write(sink)
+    }
+}
+
+/// Runs the verb.
+pub(crate) fn run(command: &RecordsCommand) -> Outcome {
+    let RecordsCommand::Delete(args) = command;
+    let mut output = Output::new(args.output.output);
+    with_client(&args.cluster, async |client| {
+        let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
+        let chosen = chosen_partitions(&topic, &args.partitions)?;
+        let before = before(client, &mut topic, &chosen, &args.extent).await?;
+        let starts = client.delete_records(&mut topic, &before).await?;
+        let line = |(index, start): (PartitionIndex, Offset)| DeletedLine {
+            partition: index.0,
+            earliest: start.0,
+        };
+        let partitions = starts.into_iter().map(line).collect();
+        output.show(&Deleted { topic: topic.name, partitions })
+    })
+}
+
+/// The offset in each partition before which everything goes.
+///
+/// Ends are looked up here, not left to the leader: a request that is repeated must not take what was written in between.
+async fn before<P: Platform>(
+    client: &mut Client<P>,
+    topic: &mut Topic,
+    chosen: &[PartitionIndex],
+    extent: &ExtentArgs,
+) -> Result<BTreeMap<PartitionIndex, Offset>, ClientError> {
+    if let Some(offset) = extent.before {
+        return Ok(chosen.iter().map(|index| (*index, Offset(offset))).collect());
+    }
+    let mut before = client.offsets(topic, chosen, OffsetAt::End).await?;
+    if let Some(moment) = extent.before_time {
+        let at = OffsetAt::Time(moment.unix_ms(client.platform().now().0));
+        // Asked after the ends: where no record is of that time or later, all that lies before the end is older.
+        for (index, offset) in client.offsets(topic, chosen, at).await? {
+            if offset >= Offset(0) {
+                before.insert(index, offset);
+            }
+        }
+    }
+    Ok(before)
+}
