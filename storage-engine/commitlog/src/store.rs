@@ -3,6 +3,7 @@
 //! Owns which logs are open, their checkpoints, and the ways a log comes and goes. One store a core; stores of one node
 //! share nothing but the data directory.
 
+mod deleting;
 mod releasing;
 mod trimming;
 
@@ -23,7 +24,7 @@ use crate::disk::{Disk, DiskError};
 use crate::durability::{Durability, DurabilityCounters, Lane, SyncPerFile};
 use crate::ends::Ends;
 use crate::error::{AtPath, OpenError, StoreError};
-use crate::executor::{Executor, TaskClass};
+use crate::executor::Executor;
 use crate::files::{LogKey, OpenFiles};
 use crate::local::{Event, join_all};
 use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState, SealBackoff};
@@ -231,33 +232,6 @@ impl<D: Disk, E: Executor> Store<D, E> {
         let opened = self.0.open_in(place, identity, options, fold, now).await;
         drop(opening);
         opened
-    }
-
-    /// Deletes a log of `topics/`: its name is free on return, its files go in the background.
-    pub async fn delete_log(&self, log: Log<D, E>) -> Result<(), StoreError> {
-        let inner = &log.0;
-        inner.close().await;
-        let log_id = inner.identity.topic_partition();
-        let disk = &self.0.shared.disk;
-        let taken = disk.list(DELETED_DIRECTORY).await.at(DELETED_DIRECTORY)?;
-        let wanted = format!("{}-{}", log_id.topic_id, log_id.partition);
-        let target = small_file::join(DELETED_DIRECTORY, &directory::free_name(&taken, &wanted));
-        self.0.shared.forget_log(inner.key);
-        disk.rename(&inner.directory, &target).await.at(&inner.directory)?;
-        disk.sync_dir(DELETED_DIRECTORY).await.at(DELETED_DIRECTORY)?;
-        disk.sync_dir(TOPICS_DIRECTORY).await.at(TOPICS_DIRECTORY)?;
-        self.0.logs.borrow_mut().remove(&log_id);
-        self.0.entries.borrow_mut().remove(&log_id);
-        self.0.shared.changed.set(true);
-        let disk = disk.clone();
-        let remove = async move {
-            if let Err(error) = directory::remove_tree(&disk, target).await {
-                // The next start sweeps `deleted/` again.
-                tracing::warn!(%error, "deleted log not removed");
-            }
-        };
-        self.0.shared.executor.spawn(TaskClass::Background, Box::pin(remove));
-        Ok(())
     }
 
     /// Forgets a log that is in the checkpoint and not open, because its topic is gone.

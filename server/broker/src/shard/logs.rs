@@ -249,7 +249,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             }
             Err(error) => {
                 let (detail, is_passing) = (error.to_string(), error.is_passing());
-                let offline = Offline { detail, is_passing };
+                let offline = Offline { log: identity_of(topic, *index), detail, is_passing };
                 let before = self.offline.borrow_mut().insert(partition, offline.clone());
                 // Tried again every second: said once.
                 if before.is_none_or(|before| before.detail != offline.detail) {
@@ -273,8 +273,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             mutant: self.state.mutant.leader,
         };
         let producers = Rc::new(RefCell::new(Producers::new(remembered)));
-        let identity =
-            LogIdentity { topic: Rc::from(&*topic.name), topic_id: topic.id, partition: *index };
+        let identity = identity_of(topic, *index);
         let fold = Rc::clone(&producers);
         let (log, report) = self
             .store
@@ -313,7 +312,24 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 tracing::error!(partition = driver.name(), %error, "the files of a deleted partition stay");
             }
         }
-        self.offline.borrow_mut().retain(|partition, _| partition.topic_id != topic_id);
+        self.delete_offline(topic_id).await;
+    }
+
+    /// Deletes what could not be opened: where the disk was full, its files are the space that a deletion is to give back.
+    async fn delete_offline(&self, topic_id: TopicId) {
+        let mut gone = Vec::new();
+        self.offline.borrow_mut().retain(|partition, offline| {
+            let stays = partition.topic_id != topic_id;
+            if !stays {
+                gone.push(offline.log.clone());
+            }
+            stays
+        });
+        for log in gone {
+            if let Err(error) = self.store.delete_unopened(&log).await {
+                tracing::error!(partition = %log, %error, "the files of a deleted partition stay until the next start");
+            }
+        }
     }
 
     /// Ends every leadership and closes the logs, so that the next start finds everything in order. Order: after
@@ -332,6 +348,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
         self.ended.raise();
     }
+}
+
+fn identity_of(topic: &Topic, index: PartitionIndex) -> LogIdentity {
+    LogIdentity { topic: Rc::from(&*topic.name), topic_id: topic.id, partition: index }
 }
 
 fn give_settings<P: Platform>(driver: &PartitionDriver<P>, settings: &TopicSettings) {

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use commitlog::{Disk, LogFailure};
+use commitlog::{Disk, LogFailure, LogIdentity};
 use partition::EndReason;
 use record::TopicPartition;
 
@@ -23,6 +23,8 @@ const ROOM_BYTES_MIN: u64 = 16 << 20;
 /// A partition of this core that cannot be served.
 #[derive(Debug, Clone)]
 pub(super) struct Offline {
+    /// Its log: whose files go if the topic is deleted.
+    pub(super) log: LogIdentity,
     /// Why.
     pub(super) detail: String,
     /// Whether it may come back by itself.
@@ -84,7 +86,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         };
         let detail =
             "disk: the log stopped for want of space or descriptors and is being opened again";
-        let offline = Offline { detail: detail.to_owned(), is_passing: true };
+        let log = driver.log().identity().clone();
+        let offline = Offline { log, detail: detail.to_owned(), is_passing: true };
         let removed = self.partitions.borrow_mut().remove(&partition);
         if removed.is_none() {
             return;
