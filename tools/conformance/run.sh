@@ -16,8 +16,8 @@ broker=()
 unset CORELOG_BIN
 
 case $mode in
-  quick) clients=() files=(--records 100000) kills=(--records 100000 --kills 5) bound=1200 ;;
-  full) clients=(--full) files=() kills=() bound=5400 ;;
+  quick) clients=() files=(--records 100000) kills=(--records 100000 --kills 5) disk=(--mib 512) churn=(--kills 10) bound=1200 ;;
+  full) clients=(--full) files=() kills=() disk=() churn=() bound=5400 ;;
   *) echo "run.sh: $mode: must be quick or full" >&2; exit 2 ;;
 esac
 
@@ -30,4 +30,6 @@ timeout "$bound" "$python" compare_run.py "${broker[@]}" || failed=1
 timeout "$bound" "$python" matrix_run.py "${broker[@]}" || failed=1
 timeout "$bound" "$python" dump_log_run.py "${broker[@]}" "${files[@]}" || failed=1
 timeout "$bound" "$python" kill_run.py "${broker[@]}" "${kills[@]}" || failed=1
+timeout "$bound" "$python" churn_run.py "${broker[@]}" "${churn[@]}" || failed=1
+timeout "$bound" "$python" disk_full_run.py "${broker[@]}" "${disk[@]}" || failed=1
 exit "$failed"

@@ -245,6 +245,7 @@ scalar_metrics! {
     Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs of segments that the disk refused.";
     Gauge logs_failed = "corelog_logs_failed", Count, Sum, "Logs that are read-only or offline after a disk error.";
     Counter logs_resumed = "corelog_logs_resumed_total", Count, Sum, "Logs that stopped for want of disk space or file descriptors and take records again.";
+    Gauge logs_stalled = "corelog_logs_stalled", Count, Sum, "Logs whose records have waited for five seconds for a disk that stands still.";
     Counter mesh_full = "corelog_mesh_full_total", Count, Sum, "Messages that had to wait because a queue between two cores was full.";
     Counter panics = "corelog_panics_total", Count, Sum, "Panics that closed one connection or task.";
     Gauge partitions = "corelog_partitions", Count, PerCore, "Partitions that the core owns.";

@@ -154,7 +154,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
 
     /// How far the metadata log is: a quorum of one, which this node leads.
     pub(super) fn quorum(&self) -> QuorumState {
-        let log = &self.log;
+        let log = self.log();
         QuorumState { term: log.term(), committed: log.committed(), end: log.end() }
     }
 
@@ -196,21 +196,33 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         self.commit(&records).await?;
         let image = self.image();
         let changed = changed_topics(&image, &records);
+        self.publish(image, changed).await;
+        Ok(())
+    }
+
+    /// Makes an image the node's: on return every core goes by it.
+    pub(super) async fn publish(&self, image: Arc<Image>, changed: Arc<[TopicId]>) {
+        *self.image.borrow_mut() = Arc::clone(&image);
         self.ask_all(|| {
             let (image, topics) = (Arc::clone(&image), Arc::clone(&changed));
             Request::Apply(ImageChange { image, topics })
         })
         .await;
-        Ok(())
     }
 
     /// Makes records durable, then applies them.
     async fn commit(&self, records: &[MetadataRecord]) -> Result<(), MetadataLogError> {
         let values: Vec<Vec<u8>> = records.iter().map(MetadataRecord::encode).collect();
-        let first = match self.log.append(self.platform.now(), &values).await {
+        let log = self.log();
+        let first = match log.append(self.platform.now(), &values).await {
             Ok(first) => first,
             Err(error) => {
-                tracing::error!(%error, "metadata is read-only until the node is restarted");
+                let until = match log.failure() {
+                    Some(failure) if failure.is_passing() => "there is room again",
+                    _ if self.is_released.get() => "there is room again",
+                    _ => "the node is restarted",
+                };
+                tracing::error!(%error, "metadata is read-only until {until}");
                 *self.readiness.borrow_mut() = Readiness::Degraded(error.to_string());
                 return Err(error);
             }
@@ -244,7 +256,7 @@ fn applied(image: &Image, first: Offset, records: &[MetadataRecord]) -> Image {
 
 /// Topics whose partitions or settings are others after these records: all of them where a node's options changed, since topics
 /// fall back on those.
-fn changed_topics(image: &Image, records: &[MetadataRecord]) -> Arc<[TopicId]> {
+pub(super) fn changed_topics(image: &Image, records: &[MetadataRecord]) -> Arc<[TopicId]> {
     if records.iter().any(|record| matches!(record, MetadataRecord::NodeConfig { .. })) {
         return image.topics().map(|topic| topic.id).collect();
     }

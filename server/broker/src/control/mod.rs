@@ -6,9 +6,10 @@
 
 mod changes;
 mod pages;
+mod resuming;
 mod start;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +34,11 @@ pub struct Control<P: Platform, M: Mesh<Message>> {
     node_id: NodeId,
     shard_count: u16,
     store: Store<P::Disk, P>,
-    log: SoloMetadataLog<P::Disk, P>,
+    log: RefCell<SoloMetadataLog<P::Disk, P>>,
+    /// The metadata log stopped, was let go of and is not open: nothing can be changed until it is.
+    is_released: Cell<bool>,
+    /// An attempt to open it again is queued.
+    is_resuming: Cell<bool>,
     image: RefCell<Arc<Image>>,
     /// What brokers configure for topics that say nothing themselves.
     defaults: changes::Defaults,
@@ -62,6 +67,10 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         Arc::clone(&self.image.borrow())
     }
 
+    fn log(&self) -> SoloMetadataLog<P::Disk, P> {
+        self.log.borrow().clone()
+    }
+
     /// Asks every data core the same and gives the replies in their order; a core that is gone has none.
     async fn ask_all(&self, request: impl Fn() -> Request) -> Vec<(ShardIndex, Option<Reply>)> {
         ask_all(&self.caller, self.shard_count, request).await
@@ -85,15 +94,25 @@ async fn ask_all<P: Platform, M: Mesh<Message>>(
     replies
 }
 
-/// Calls of data cores that change metadata, in the order they came; `None` where none comes any more.
-type Changes = Rc<Queue<Option<(MeshIndex, CallId, Request)>>>;
+/// What is done one after the other.
+enum Change {
+    /// A data core asks for a change.
+    Asked(MeshIndex, CallId, Request),
+    /// The metadata log stopped: see whether it can go on.
+    Resume,
+    /// No more comes.
+    End,
+}
+
+/// Calls of data cores that change metadata, in the order they came.
+type Changes = Rc<Queue<Change>>;
 
 /// Hands replies to whoever waits and queues what changes metadata; never waits itself.
 async fn receive<P: Platform, M: Mesh<Message>>(caller: Caller<P, M>, mesh: M, changes: Changes) {
     while let Some((from, message)) = mesh.receive().await {
         match message {
             Message::Answer(id, reply) => caller.answered(id, reply),
-            Message::Call(id, request) => changes.push(Some((from, id, request))),
+            Message::Call(id, request) => changes.push(Change::Asked(from, id, request)),
             // Nobody waits here: what is fetched lies on the data cores.
             Message::GiveUp(_) => {}
         }
@@ -106,7 +125,17 @@ async fn serve_changes<P: Platform, M: Mesh<Message>>(
     control: Rc<Control<P, M>>,
     changes: Changes,
 ) {
-    while let Some((from, id, request)) = changes.pop().await {
+    loop {
+        let (from, id, request) = match changes.pop().await {
+            Change::Asked(from, id, request) => (from, id, request),
+            Change::Resume => {
+                let resuming = Rc::clone(&control);
+                let resume = async move { resuming.resume().await };
+                contained(&control.platform, TaskClass::Foreground, resume).await;
+                continue;
+            }
+            Change::End => break,
+        };
         let changing = Rc::clone(&control);
         let change = async move { serve_change(&changing, request).await };
         // Contained: a change that finds a bug must not end all later ones.

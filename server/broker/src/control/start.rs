@@ -10,7 +10,7 @@
 //!
 //! Nothing is served before everything is recovered (P15), and the marker is never written by a node that did not stop whole.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -18,25 +18,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Advertise, Image, LeaderEpochs, MetadataRecord, NodeRegistration};
+use cluster::{Advertise, Image, LeaderEpochs, NodeRegistration};
 use commitlog::checkpoint;
 use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError};
 use commitlog::{
-    CheckpointMap, DiskError, LogFailure, LogIdentity, LogOptions, OpenError, StartKind, Store,
-    StoreError, StoreOptions, TaskClass,
+    CheckpointMap, DiskError, LogFailure, OpenError, StartKind, Store, StoreError, StoreOptions,
+    TaskClass,
 };
-use record::{
-    Fold, NodeId, Offset, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, ShardIndex,
-    TopicId, TopicPartition,
-};
+use record::{NodeId, PartitionIndex, ShardIndex, TopicId, TopicPartition};
 
 use crate::accept::accept_each;
 use crate::admin;
 use crate::calls::{ListenAt, Reply, Request};
 use crate::config::Config;
 use crate::control::pages::AdminPages;
-use crate::control::{Changes, Control, Readiness, ask_all, changes, receive, serve_changes};
-use crate::drivers::metadata_log::{MetadataLog, SoloMetadataLog};
+use crate::control::resuming::{open_log, replay};
+use crate::control::{
+    Change, Changes, Control, Readiness, ask_all, changes, receive, serve_changes,
+};
 use crate::drivers::recovery::report_recovery;
 use crate::log_pace::LogPace;
 use crate::mesh_call::{Caller, Message};
@@ -142,18 +141,6 @@ impl From<OpenError> for StartRefusal {
     }
 }
 
-/// A fold of a log without producers.
-struct NoProducers;
-
-impl Fold for NoProducers {
-    fn apply(&mut self, _: &ProducerBatch) {}
-    fn snapshot(&self) -> Vec<ProducerSnapshotEntry> {
-        Vec::new()
-    }
-    fn restore(&mut self, _: &[ProducerSnapshotEntry]) {}
-    fn truncate_head(&mut self, _: Offset) {}
-}
-
 /// What was found in the data directory.
 struct Recovered {
     directory: DataDirectory,
@@ -188,6 +175,8 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     control.report_recovered(&recovered, since(begun));
     let changing = serve_changes(Rc::clone(&control), Rc::clone(&changes));
     platform.spawn(TaskClass::Foreground, Box::pin(changing));
+    let resuming = keep_resuming(Rc::clone(&control), Rc::clone(&changes));
+    platform.spawn(TaskClass::Background, Box::pin(resuming));
     let served = serve_node(&control, &options, recovered, stop, ready).await;
     *control.readiness.borrow_mut() = Readiness::Stopping;
     let begun = platform.monotonic();
@@ -200,7 +189,7 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let begun = platform.monotonic();
     let replies = control.ask_all(|| Request::Stop).await;
     // Whoever asked is gone; what was asked is made, or the log would change while it is closed.
-    changes.push(None);
+    changes.push(Change::End);
     control.changes_ended.raised().await;
     let closed = control.store.close(platform.now()).await;
     served?;
@@ -298,15 +287,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         },
     )
     .await?;
-    let fold = Rc::new(RefCell::new(NoProducers));
-    let identity = LogIdentity {
-        topic: cluster::METADATA_TOPIC.into(),
-        topic_id: TopicId::METADATA,
-        partition: PartitionIndex(0),
-    };
-    let (log, report) = store
-        .open_log_at(COORDINATOR_DIRECTORY, identity, LogOptions::default(), fold, platform.now())
-        .await?;
+    let (log, report) = open_log::<P>(&store, platform.now()).await?;
     report_recovery("the metadata log", &report);
     if let Some(lost) = report.lost {
         // Without them topics that exist would be unknown, and producer ids would be given out twice.
@@ -317,15 +298,18 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             lost.start, lost.end
         )));
     }
-    let log = SoloMetadataLog(log);
-    let image = replay(&log).await?;
+    let mut image = Image::default();
+    let replayed = replay(&log, &mut image).await;
+    replayed.map_err(|error| StartRefusal::Data(error.to_string()))?;
     Ok(Rc::new(Control {
         platform: platform.clone(),
         caller,
         node_id: options.config.node_id,
         shard_count: options.shard_count,
         store,
-        log,
+        log: RefCell::new(log),
+        is_released: Cell::new(false),
+        is_resuming: Cell::new(false),
         image: RefCell::new(Arc::new(image)),
         defaults: changes::Defaults {
             create: options.config.create_defaults,
@@ -336,29 +320,6 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         changes_ended: Flag::default(),
         started: options.started,
     }))
-}
-
-/// Builds the image from the committed records.
-async fn replay(log: &impl MetadataLog) -> Result<Image, StartRefusal> {
-    let data = |error: String| StartRefusal::Data(error);
-    let mut image = Image::default();
-    let mut next = Offset::ZERO;
-    while next < log.committed() {
-        let records = log.read(next).await.map_err(|error| data(error.to_string()))?;
-        for record in records {
-            let refused = |error: String| {
-                let at = record.offset;
-                data(format!(
-                    "coordinator/: metadata record at offset {at}: {error}; this version cannot serve this directory"
-                ))
-            };
-            let fact = MetadataRecord::decode(&record.value).map_err(|e| refused(e.to_string()))?;
-            image.apply(record.offset, &fact).map_err(|error| refused(error.to_string()))?;
-            next = Offset(record.offset.0 + 1);
-        }
-    }
-    image.check();
-    Ok(image)
 }
 
 /// From recovered metadata to the end of service.
@@ -575,7 +536,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         };
         let cluster_id: Arc<str> = directory.cluster_id.to_string().into();
         let placed = self.take_place(&cluster_id, &registration, epochs).await;
-        placed.map_err(|detail| match self.log.failure() {
+        placed.map_err(|detail| match self.log().failure() {
             Some(LogFailure::NoSpace) => StartRefusal::DiskFull(COORDINATOR_DIRECTORY.to_owned()),
             _ => StartRefusal::Data(detail),
         })
@@ -608,6 +569,17 @@ async fn write_checkpoints<P: Platform, M: Mesh<Message>>(control: Rc<Control<P,
             }
         };
         contained(&control.platform, TaskClass::Background, write).await;
+    }
+}
+
+/// Looks whether the metadata log can go on, until the node stops.
+async fn keep_resuming<P: Platform, M: Mesh<Message>>(
+    control: Rc<Control<P, M>>,
+    changes: Changes,
+) {
+    while !matches!(*control.readiness.borrow(), Readiness::Stopping) {
+        control.platform.sleep(TICK).await;
+        control.ask_to_resume(&changes);
     }
 }
 

@@ -52,7 +52,7 @@ pub trait MetadataLog {
     /// Appends records as one unit and waits until they are committed; returns the offset of the first.
     ///
     /// Order   calls commit in the order they are made. Errors leave nothing behind that could become visible later, other than
-    ///         by a restart, where a record that had reached the disk counts as committed.
+    ///         when the log is opened again, where a record that had reached the disk counts as committed.
     fn append(
         &self,
         now: Timestamp,
@@ -76,7 +76,7 @@ pub trait MetadataLog {
 }
 
 /// A quorum of one.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct SoloMetadataLog<D: Disk, E: Executor>(pub Log<D, E>);
 
 impl<D: Disk, E: Executor> SoloMetadataLog<D, E> {

@@ -7,3 +7,4 @@ mod metadata_batch;
 pub mod metadata_log;
 pub mod partition;
 pub(crate) mod recovery;
+pub(crate) mod stall;

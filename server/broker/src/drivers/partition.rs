@@ -23,6 +23,7 @@ use record::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
 use crate::calls::{FetchEntry, Fetched, Produced};
 use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
+use crate::drivers::stall::{StallChange, StallWatch};
 use crate::mutant::{Mutant, Rule};
 use crate::platform::Platform;
 use crate::refusal::{FetchRefusal, ProduceRefusal};
@@ -66,6 +67,7 @@ pub struct PartitionDriver<P: Platform> {
     parked: RefCell<BTreeMap<WaiterToken, Rc<Event>>>,
     /// What the core said to the last attempt to park.
     refused_parking: Cell<bool>,
+    stall: StallWatch,
 }
 
 impl<P: Platform> std::fmt::Debug for PartitionDriver<P> {
@@ -182,6 +184,7 @@ impl<P: Platform> PartitionDriver<P> {
             acks: RefCell::default(),
             parked: RefCell::default(),
             refused_parking: Cell::new(false),
+            stall: StallWatch::default(),
         });
         driver.log.begin_epoch(epoch);
         driver.log.set_high_watermark(driver.leader.borrow().high_watermark());
@@ -436,6 +439,32 @@ impl<P: Platform> PartitionDriver<P> {
         let is_due = self.leader.borrow().next_deadline().is_some_and(|deadline| deadline <= now);
         if is_due {
             self.step(Input::Time);
+        }
+        self.look_for_stall(now);
+    }
+
+    /// Whether records wait for a disk that stands still.
+    pub fn is_stalled(&self) -> bool {
+        self.stall.is_stalled()
+    }
+
+    fn look_for_stall(&self, now: Duration) {
+        let log = self.log.failure().is_none().then(|| progress_of(&self.log.ends()));
+        let partition = &*self.name;
+        match self.stall.look(log, now) {
+            None => {}
+            Some(StallChange::Began(waited)) => {
+                let pending_bytes = self.log.status().pending_bytes;
+                tracing::error!(
+                    partition,
+                    pending_bytes,
+                    seconds = waited.as_secs(),
+                    "the disk stands still: records wait for it, their producers time out"
+                );
+            }
+            Some(StallChange::Ended(waited)) => {
+                tracing::info!(partition, seconds = waited.as_secs(), "the disk goes on");
+            }
         }
     }
 

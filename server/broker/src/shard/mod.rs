@@ -286,6 +286,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let partitions = self.partitions.borrow();
         let failed = partitions.values().filter(|driver| driver.log().failure().is_some()).count();
         metrics.logs_failed.set((failed + self.offline.borrow().len()) as u64);
+        let stalled = partitions.values().filter(|driver| driver.is_stalled()).count();
+        metrics.logs_stalled.set(stalled as u64);
         let waiting: usize = partitions.values().map(|driver| driver.produce_waiter_count()).sum();
         metrics.produces_waiting.set(waiting as u64);
         let producers: usize = partitions.values().map(|driver| driver.producer_count()).sum();

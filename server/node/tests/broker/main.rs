@@ -16,6 +16,7 @@ mod configs;
 mod connections;
 mod cores;
 mod create_partitions;
+mod disk_faults;
 mod epochs;
 mod fetch;
 mod fetch_sessions;

@@ -2,6 +2,7 @@
 
 mod batches;
 mod client;
+mod faulty;
 mod node;
 mod requests;
 

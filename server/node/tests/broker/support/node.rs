@@ -20,6 +20,7 @@ use nix::unistd::Pid;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
 use super::Client;
+use super::faulty::{FaultyPlatform, rules_of, write_rules};
 
 const DATA_DIR: &str = "BROKER_TEST_DATA_DIR";
 const SHARDS: &str = "BROKER_TEST_SHARDS";
@@ -94,6 +95,17 @@ impl Node {
         (process.kafka, process.admin, process.listeners) = process.output.wait_for_ready();
     }
 
+    /// From now on these rules strike the node's disk, and no others: see `faulty`.
+    pub(crate) fn set_faults(&self, rules: &[&str]) {
+        write_rules(&self.directory, rules);
+    }
+
+    /// Waits for a line of the node's log that has all these words.
+    pub(crate) fn wait_for_log(&self, words: &[&str]) -> String {
+        let output = &self.process.as_ref().unwrap().output;
+        output.wait_for_line(|line| words.iter().all(|word| line.contains(word)))
+    }
+
     /// How many cores the next process has.
     pub(crate) fn set_shards(&mut self, shards: u16) {
         self.shards = shards;
@@ -124,6 +136,11 @@ impl Node {
         let mut process = self.process.take().unwrap();
         process.child.kill().unwrap();
         process.child.wait().unwrap();
+    }
+
+    /// Its data directory.
+    pub(crate) fn data_dir(&self) -> &Path {
+        &self.directory
     }
 
     /// The address of core 0, which is the node's.
@@ -183,6 +200,7 @@ impl Drop for Node {
             let _ = process.child.wait();
         }
         let _ = std::fs::remove_dir_all(&self.directory);
+        let _ = std::fs::remove_file(rules_of(&self.directory));
     }
 }
 
@@ -223,6 +241,18 @@ impl Output {
         }
     }
 
+    fn wait_for_line(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+        let (begin, lines) = (Instant::now(), self.lines.lock().unwrap());
+        let mut said = Vec::new();
+        loop {
+            match lines.recv_timeout(PATIENCE.saturating_sub(begin.elapsed())) {
+                Ok(line) if is_wanted(&line) => return line,
+                Ok(line) => said.push(line),
+                Err(error) => panic!("the node did not say it: {error}; it said {said:#?}"),
+            }
+        }
+    }
+
     fn wait_for_end(&self) {
         let begin = Instant::now();
         let lines = self.lines.lock().unwrap();
@@ -250,8 +280,9 @@ pub(crate) fn serve_if_child() {
         io_memory_bytes: 1 << 20,
         ..NodeOptions::new(&data_dir)
     };
+    start_log();
     let data_core = |context: CoreContext<Message>| async move {
-        broker::run_data_core(context.platform, context.mesh).await;
+        broker::run_data_core(FaultyPlatform::new(context.platform), context.mesh).await;
         ExitReason::Done
     };
     let control = move |context: CoreContext<Message>| control(context, config);
@@ -261,6 +292,16 @@ pub(crate) fn serve_if_child() {
         error.reason()
     });
     std::process::exit(reason.number().into());
+}
+
+/// What a node says of itself goes where its `READY` line goes: a test can wait for a line.
+fn start_log() {
+    tracing_subscriber::fmt()
+        .with_max_level(tracing::Level::INFO)
+        .with_target(false)
+        .with_ansi(false)
+        .with_writer(std::io::stdout)
+        .init();
 }
 
 /// Nobody stops a node that tests share: it ends when they do, and takes its directory with it.
@@ -306,7 +347,8 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
         println!("\n{READY}{} {} {listeners}", ready.kafka, ready.admin.unwrap());
     };
     let stop = context.stop.requested();
-    match broker::run_control(context.platform, context.mesh, options, stop, ready).await {
+    let platform = FaultyPlatform::new(context.platform);
+    match broker::run_control(platform, context.mesh, options, stop, ready).await {
         Ok(()) => ExitReason::Done,
         Err(refusal) => {
             eprintln!("refused: {refusal}");

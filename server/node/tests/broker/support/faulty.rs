@@ -1,0 +1,256 @@
+//! The real disk, failing and stalling where a file says so.
+//!
+//! Owns the rules and their wrapper around the platform. A rule strikes before the real call, or after it where it says so. The node reads its rules from the file at every call: a test changes them while the node runs.
+//!
+//! ```text
+//! fail|fill|stall  any|open|write|sync|read|remove  PART      one a line; strikes where the path contains PART
+//! late             write                           PART       the disk is full, it says, and has written all the same
+//! fill             free                                       nothing is free, as far as the node is told
+//! ```
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use broker::Platform;
+use commitlog::{
+    Disk, DiskError, DiskFile, DiskResult, Executor, LocalTask, OpenMode, PathEntry, TaskClass,
+};
+use node::{Buffer, CorePlatform, GlommioDisk, GlommioFile, ReadBuffer};
+use record::Timestamp;
+
+/// Where the rules for a data directory are.
+pub(super) fn rules_of(data_dir: &Path) -> PathBuf {
+    data_dir.with_extension("faults")
+}
+
+/// Replaces the rules, all at once.
+pub(super) fn write_rules(data_dir: &Path, rules: &[&str]) {
+    let (path, new) = (rules_of(data_dir), data_dir.with_extension("faults.new"));
+    std::fs::write(&new, rules.join("\n")).unwrap();
+    std::fs::rename(new, path).unwrap();
+}
+
+/// How often a stalled call looks whether its rule has gone.
+const STALL_LOOK: Duration = Duration::from_millis(5);
+/// What a device that fails says.
+const EIO: i32 = 5;
+
+/// The rules as the node sees them.
+#[derive(Debug)]
+struct Rules(PathBuf);
+
+impl Rules {
+    /// What strikes an operation on that path, if anything does.
+    fn strike(&self, operation: &str, path: &str) -> Option<String> {
+        let rules = std::fs::read_to_string(&self.0).unwrap_or_default();
+        let strikes = |rule: &&str| {
+            let mut words = rule.split(' ').skip(1);
+            let (on, part) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+            (on == "any" || on == operation) && path.contains(part)
+        };
+        rules.lines().find(strikes).and_then(|rule| Some(rule.split_once(' ')?.0.to_owned()))
+    }
+
+    /// Waits while the path is stalled; fails where it fails.
+    async fn pass(&self, operation: &str, path: &str) -> DiskResult<()> {
+        loop {
+            match self.strike(operation, path).as_deref() {
+                None | Some("late") => return Ok(()),
+                Some("fail") => return Err(DiskError::Io { errno: EIO }),
+                Some("fill") => return Err(DiskError::NoSpace),
+                Some("stall") => glommio::timer::sleep(STALL_LOOK).await,
+                Some(other) => panic!("{other} is no rule"),
+            }
+        }
+    }
+}
+
+/// The disk of one core.
+#[derive(Debug, Clone)]
+pub(crate) struct FaultyDisk {
+    real: GlommioDisk,
+    rules: Rc<Rules>,
+}
+
+/// A file of a [`FaultyDisk`].
+#[derive(Debug)]
+pub(crate) struct FaultyFile {
+    real: GlommioFile,
+    rules: Rc<Rules>,
+    path: String,
+}
+
+impl DiskFile for FaultyFile {
+    type Buffer = Buffer;
+    type ReadBuffer = ReadBuffer;
+
+    async fn write_rc_at(&self, buffer: Rc<Buffer>, position: u64) -> DiskResult<()> {
+        self.rules.pass("write", &self.path).await?;
+        self.real.write_rc_at(buffer, position).await?;
+        match self.rules.strike("write", &self.path).as_deref() {
+            Some("late") => Err(DiskError::NoSpace),
+            _ => Ok(()),
+        }
+    }
+
+    async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<ReadBuffer> {
+        self.rules.pass("read", &self.path).await?;
+        self.real.read_at_aligned(position, bytes).await
+    }
+
+    async fn data_sync(&self) -> DiskResult<()> {
+        self.rules.pass("sync", &self.path).await?;
+        self.real.data_sync().await
+    }
+
+    async fn full_sync(&self) -> DiskResult<()> {
+        self.rules.pass("sync", &self.path).await?;
+        self.real.full_sync().await
+    }
+
+    async fn truncate(&self, bytes: u64) -> DiskResult<()> {
+        self.rules.pass("write", &self.path).await?;
+        self.real.truncate(bytes).await
+    }
+
+    async fn size(&self) -> DiskResult<u64> {
+        self.real.size().await
+    }
+}
+
+impl Disk for FaultyDisk {
+    type Buffer = Buffer;
+    type ReadBuffer = ReadBuffer;
+    type File = FaultyFile;
+
+    fn allocate(&self, bytes: usize) -> Buffer {
+        self.real.allocate(bytes)
+    }
+
+    async fn open(&self, path: &str, mode: OpenMode) -> DiskResult<FaultyFile> {
+        self.rules.pass("open", path).await?;
+        let real = self.real.open(path, mode).await?;
+        Ok(FaultyFile { real, rules: Rc::clone(&self.rules), path: path.to_owned() })
+    }
+
+    async fn create_dir(&self, path: &str) -> DiskResult<()> {
+        self.rules.pass("open", path).await?;
+        self.real.create_dir(path).await
+    }
+
+    async fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
+        self.rules.pass("write", from).await?;
+        self.real.rename(from, to).await
+    }
+
+    async fn remove(&self, path: &str) -> DiskResult<()> {
+        self.rules.pass("remove", path).await?;
+        self.real.remove(path).await
+    }
+
+    async fn remove_dir(&self, path: &str) -> DiskResult<()> {
+        self.rules.pass("remove", path).await?;
+        self.real.remove_dir(path).await
+    }
+
+    async fn list(&self, path: &str) -> DiskResult<Vec<PathEntry>> {
+        self.rules.pass("read", path).await?;
+        self.real.list(path).await
+    }
+
+    async fn sync_dir(&self, path: &str) -> DiskResult<()> {
+        self.rules.pass("sync", path).await?;
+        self.real.sync_dir(path).await
+    }
+
+    async fn free_bytes(&self) -> DiskResult<u64> {
+        if self.rules.strike("free", "").is_some() {
+            return Ok(0);
+        }
+        self.real.free_bytes().await
+    }
+}
+
+/// A core of the real machine, but for its disk.
+#[derive(Debug, Clone)]
+pub(crate) struct FaultyPlatform {
+    real: CorePlatform,
+    disk: FaultyDisk,
+}
+
+impl FaultyPlatform {
+    pub(super) fn new(real: CorePlatform) -> Self {
+        let disk = real.disk();
+        let rules = Rc::new(Rules(rules_of(disk.root())));
+        Self { real, disk: FaultyDisk { real: disk, rules } }
+    }
+}
+
+impl Executor for FaultyPlatform {
+    fn spawn(&self, class: TaskClass, task: LocalTask) {
+        self.real.spawn(class, task);
+    }
+
+    async fn yield_if_needed(&self) {
+        self.real.yield_if_needed().await;
+    }
+}
+
+impl Platform for FaultyPlatform {
+    type Disk = FaultyDisk;
+    type Listener = <CorePlatform as Platform>::Listener;
+    type Reader = <CorePlatform as Platform>::Reader;
+    type Writer = <CorePlatform as Platform>::Writer;
+
+    fn disk(&self) -> FaultyDisk {
+        self.disk.clone()
+    }
+
+    fn now(&self) -> Timestamp {
+        self.real.now()
+    }
+
+    fn monotonic(&self) -> Duration {
+        self.real.monotonic()
+    }
+
+    fn random(&self, bytes: &mut [u8]) {
+        self.real.random(bytes);
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.real.sleep(duration).await;
+    }
+
+    async fn listen(&self, address: SocketAddr) -> io::Result<Self::Listener> {
+        self.real.listen(address).await
+    }
+
+    fn connect(
+        &self,
+        address: SocketAddr,
+        timeout: Duration,
+    ) -> impl Future<Output = io::Result<(Self::Reader, Self::Writer)>> {
+        self.real.connect(address, timeout)
+    }
+
+    fn disk_bytes(&self) -> u64 {
+        self.real.disk_bytes()
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        self.real.resident_bytes()
+    }
+
+    fn panic_count(&self) -> u64 {
+        self.real.panic_count()
+    }
+
+    fn busy(&self) -> (Duration, Duration) {
+        self.real.busy()
+    }
+}
