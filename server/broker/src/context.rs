@@ -63,7 +63,7 @@ pub enum Verdict {
     Denied,
 }
 
-/// How long the stages of one request took; read, decode, queue, append, sync, send.
+/// When one request went through its stages. There is one so far: the others come with the histograms of stages.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stages {
     /// Monotonic time when the frame was complete.

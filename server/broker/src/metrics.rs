@@ -284,7 +284,7 @@ pub(crate) const LATENCY: Metric = Metric {
     kind: MetricKind::Histogram,
     unit: MetricUnit::Seconds,
     labels: &["api"],
-    help: "Time from the last byte of a request to the first byte of its answer; a parked fetch waits within it.",
+    help: "Time from when a request has been read to when its answer is ready to be sent; a parked fetch waits within it. Time in sockets is not part of it.",
 };
 
 /// What a request series is told apart by.

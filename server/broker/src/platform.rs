@@ -51,7 +51,7 @@ pub trait Platform: Executor {
         timeout: Duration,
     ) -> impl Future<Output = io::Result<(Self::Reader, Self::Writer)>>;
 
-    /// Size of the disk that holds the data directory; 0 where the system does not say.
+    /// Size of the disk that holds the data directory; 0 where the system does not say. Blocks: for the start only.
     fn disk_bytes(&self) -> u64;
 
     /// Resident memory of the process; 0 where the system does not say.

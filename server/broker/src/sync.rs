@@ -11,6 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use commitlog::{Executor, TaskClass};
+use futures_lite::future::or;
 
 /// What both halves of a one-time channel share.
 #[derive(Debug)]
@@ -175,6 +176,15 @@ pub async fn join(futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
         if pending.is_empty() { Poll::Ready(()) } else { Poll::Pending }
     })
     .await;
+}
+
+/// Runs `aside` along with `work` in this task, until `work` has ended.
+pub async fn beside<T>(work: impl Future<Output = T>, aside: impl Future<Output = ()>) -> T {
+    let forever = async {
+        aside.await;
+        std::future::pending().await
+    };
+    or(work, forever).await
 }
 
 /// Runs `work` as a task of its own and waits for its outcome; `None` where it panicked, which the executor has counted. For a

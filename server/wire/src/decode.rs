@@ -15,8 +15,8 @@ pub const EXPANSION_MAX: usize = 16;
 /// Memory that the arrays of one request may take: a hundred thousand partitions or names, and some to spare.
 pub const REQUEST_ARRAYS_BYTES_MAX: usize = 4 << 20;
 
-/// Memory that the arrays of a Produce may take beside what it has bytes: each partition comes with a batch, which is larger
-/// than its element in memory. A thousand partitions may come without.
+/// Memory that the arrays of a Produce may take beside what it has bytes, up to [`REQUEST_ARRAYS_BYTES_MAX`] in all: each partition
+/// comes with a batch, which is larger than its element in memory. A thousand partitions may come without.
 pub const PRODUCE_ARRAYS_FLOOR_BYTES: usize = 64 << 10;
 
 /// Memory that any body may take, so that tiny ones are not measured in fractions.
@@ -90,6 +90,8 @@ impl<'a> Decoder<'a> {
             ApiKey::Produce => body.len().saturating_add(PRODUCE_ARRAYS_FLOOR_BYTES),
             _ => REQUEST_ARRAYS_BYTES_MAX,
         };
+        let bytes_max =
+            if bytes_max < REQUEST_ARRAYS_BYTES_MAX { bytes_max } else { REQUEST_ARRAYS_BYTES_MAX };
         if decoder.budget_bytes > bytes_max {
             decoder.budget_bytes = bytes_max;
         }

@@ -160,7 +160,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         default: "2147483639",
         allowed: Allowed::Range(1, 2_147_483_639),
         broker_synonyms: &["max.decompressed.message.bytes"],
-        built: Built::Listed,
+        built: Built::Now,
         doc: "Largest batch after decompression, in bytes.",
     },
     TopicConfig {

@@ -16,9 +16,9 @@ use futures_lite::future::or;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
 pub(crate) use activity::{Activity, ArrivalLimits, Lapse, Patience};
-pub(crate) use replies::{Begun, PendingReply, ReplyQueue, Served};
+pub(crate) use replies::{Begun, Earlier, PendingReply, ReplyQueue, Served};
 
-use crate::connection::counted::counted_bytes;
+use crate::connection::counted::{counted_bytes, is_counted};
 use crate::context::{ListenerName, Principal, RequestContext, Stages};
 use crate::handlers;
 use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
@@ -222,7 +222,11 @@ impl<P: Platform> Incoming<P> {
                 Ok(memory) => memory.map(Rc::new),
                 Err(reason) => return reason,
             };
-            let earlier = or(self.queue.all_served(), abandoned(&self.reader, shard));
+            let left = async {
+                abandoned(&self.reader, shard).await;
+                Earlier::Dropped
+            };
+            let earlier = or(self.queue.all_served(), left);
             match handlers::begin(shard, &mut self.context, (frame, memory), earlier).await {
                 Ok(begun) => self.queue.push(begun),
                 Err(bad) => return EndReason::Request(bad),
@@ -293,7 +297,7 @@ impl<P: Platform> Incoming<P> {
             self.activity.end_arrival();
             return Ok(Some(reserved));
         }
-        if frame.len() <= COUNTED_BYTES_MIN {
+        if !is_counted(frame, frame.len()) {
             return Ok(None);
         }
         let counted = counted_bytes(frame, frame.len());

@@ -18,11 +18,11 @@ use crate::connection::Activity;
 use crate::memory::HeldMemory;
 use crate::mutant::{Mutant, Rule};
 use crate::send_path::{Part, SendPath, Sending};
-use crate::sync::Event;
+use crate::sync::{Event, beside};
 
 /// Requests of one connection that may be under way: a client that sends without reading is not read any further.
 const REPLIES_MAX: usize = 64;
-/// Bytes of requests that one connection may have waiting in memory; beyond it nothing is read until some are answered. One request
+/// Bytes of requests, with what they count for, that one connection may have waiting in memory; beyond it nothing is read until some are answered. One request
 /// alone may be larger: `socket.request.max.bytes` bounds that.
 const HELD_BYTES_MAX: usize = 16 << 20;
 /// Bytes after which finished replies are sent before more are gathered.
@@ -42,11 +42,20 @@ pub(crate) enum Served<D: Disk> {
 /// A reply that is on its way.
 pub(crate) type PendingReply<D> = Pin<Box<dyn Future<Output = Served<D>> + 'static>>;
 
+/// What became of the requests before one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Earlier {
+    /// They have been served.
+    Served,
+    /// The connection is lost, and with it those that had not been: what comes after them must not take effect either.
+    Dropped,
+}
+
 /// A request that has begun: its reply, and what of it stays in memory meanwhile.
 pub(crate) struct Begun<D: Disk> {
     /// The reply.
     pub reply: PendingReply<D>,
-    /// Bytes of the frame that are held until it leaves.
+    /// Bytes that are held until it leaves: of the frame, or what it counts for.
     pub held_bytes: usize,
     /// The core's memory that they are counted in; other cores that have a part of the request may hold it for longer.
     memory: Option<Rc<HeldMemory>>,
@@ -68,7 +77,9 @@ impl<D: Disk> Begun<D> {
     /// The same, with what its request takes in memory.
     #[must_use]
     pub(crate) fn holding(self, memory: Option<Rc<HeldMemory>>) -> Self {
-        Self { memory, ..self }
+        // One connection must not take the memory of all with requests that become much.
+        let counted_bytes = memory.as_ref().map_or(0, |memory| memory.bytes());
+        Self { memory, held_bytes: self.held_bytes.max(counted_bytes), ..self }
     }
 }
 
@@ -120,13 +131,18 @@ impl<D: Disk> ReplyQueue<D> {
     }
 
     /// Waits until every request that is served in its turn has been served.
-    pub(crate) async fn all_served(&self) {
+    pub(crate) async fn all_served(&self) -> Earlier {
         let served = async {
             while self.unserved.get() > 0 {
                 self.changed.listen().await;
             }
+            Earlier::Served
         };
-        or(served, self.activity.given_up()).await;
+        let given_up = async {
+            self.activity.given_up().await;
+            Earlier::Dropped
+        };
+        or(served, given_up).await
     }
 
     fn note_served(&self, is_under_way: bool) {
@@ -168,35 +184,41 @@ impl<D: Disk> ReplyQueue<D> {
         }
     }
 
-    /// The reply, or the end of waiting for it: a client that is gone must not leave a long poll behind.
-    async fn unless_given_up(&self, reply: PendingReply<D>) -> Served<D> {
+    /// Serves a reply, if it has not been, or ends waiting for it: a client that is gone must not leave a long poll behind.
+    async fn serve(&self, next: &mut Next<D>) {
+        if next.served.is_some() {
+            return;
+        }
         let gone = async {
             self.activity.given_up().await;
             Served::Close
         };
-        or(reply, gone).await
+        next.served = Some(or(&mut next.begun.reply, gone).await);
+        self.note_served(next.begun.is_under_way);
     }
 
     /// Sends replies until the reader has ended and the queue is empty, or the connection is given up. `tell` is told how each
     /// send goes.
     pub(crate) async fn run(&self, mut path: impl SendPath<D>, tell: impl Fn(Sending)) {
-        while let Some(first) = self.pop().await {
-            let mut gathered = Gathered { held_bytes: first.held_bytes, ..Default::default() };
-            gathered.memory.extend(first.memory);
-            let served = self.unless_given_up(first.reply).await;
-            self.note_served(first.is_under_way);
-            let mut go_on = gathered.take(served);
+        // Started while others were gathered, and not finished then.
+        let mut ahead: Option<Next<D>> = None;
+        loop {
+            let next = match ahead.take() {
+                Some(next) => Some(next),
+                None => self.pop().await.map(Next::new),
+            };
+            let Some(mut next) = next else { break };
+            self.serve(&mut next).await;
+            let mut gathered = Gathered::default();
+            let mut go_on = gathered.take(next);
             while go_on && gathered.bytes < GATHER_BYTES {
-                let next = self.replies.borrow_mut().pop_front();
-                let Some(mut next) = next else { break };
-                let Some(served) = poll_once(&mut next.reply).await else {
-                    self.replies.borrow_mut().push_front(next);
+                let queued = self.replies.borrow_mut().pop_front();
+                let Some(mut next) = queued.map(Next::new) else { break };
+                if poll_once(self.serve(&mut next)).await.is_none() {
+                    ahead = Some(next);
                     break;
-                };
-                self.note_served(next.is_under_way);
-                gathered.held_bytes += next.held_bytes;
-                gathered.memory.extend(next.memory);
-                go_on = gathered.take(served);
+                }
+                go_on = gathered.take(next);
             }
             if !gathered.parts.is_empty() {
                 // A client that never reads must not keep the task and its buffers for ever.
@@ -205,7 +227,12 @@ impl<D: Disk> ReplyQueue<D> {
                     false
                 };
                 let sending = async { path.send(&gathered.parts, &tell).await.is_ok() };
-                go_on &= or(sending, given_up).await;
+                let sending = or(sending, given_up);
+                go_on &= match &mut ahead {
+                    // What has been started may hold what others wait for: it goes on while the client takes its time.
+                    Some(next) => beside(sending, self.serve(next)).await,
+                    None => sending.await,
+                };
             }
             if !go_on {
                 break;
@@ -217,6 +244,18 @@ impl<D: Disk> ReplyQueue<D> {
         self.activity.give_up();
         drop(self.replies.take());
         path.shutdown().await;
+    }
+}
+
+/// The reply whose turn it is.
+struct Next<D: Disk> {
+    begun: Begun<D>,
+    served: Option<Served<D>>,
+}
+
+impl<D: Disk> Next<D> {
+    fn new(begun: Begun<D>) -> Self {
+        Self { begun, served: None }
     }
 }
 
@@ -238,9 +277,11 @@ impl<D: Disk> Default for Gathered<D> {
 
 impl<D: Disk> Gathered<D> {
     /// Takes a finished reply in; false when the connection ends with it.
-    fn take(&mut self, served: Served<D>) -> bool {
+    fn take(&mut self, Next { begun, served }: Next<D>) -> bool {
         self.replies += 1;
-        match served {
+        self.held_bytes += begun.held_bytes;
+        self.memory.extend(begun.memory);
+        match served.expect("a reply is gathered once it is served") {
             Served::Reply(parts, memory) => {
                 self.memory.extend(memory.map(Rc::new));
                 self.bytes += parts.iter().map(|part| part.as_bytes().len()).sum::<usize>();

@@ -429,6 +429,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         recovered: Recovered,
     ) -> Result<(), StartRefusal> {
         let Recovered { directory, checkpoints } = recovered;
+        let disk_bytes = self.platform.disk_bytes();
         let state = Arc::new(NodeState {
             node_id: self.node_id,
             shard_count: self.shard_count,
@@ -442,7 +443,8 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             connections_max: options.connections_max,
             mutant: options.mutant,
             connections: Arc::default(),
-            disk_floor_bytes: options.config.disk_floor.bytes(self.platform.disk_bytes()),
+            disk_floor_bytes: options.config.disk_floor.bytes(disk_bytes),
+            disk_bytes,
         });
         let (begun, mut opened) = (self.platform.monotonic(), 0);
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {

@@ -353,16 +353,20 @@ impl<P: Platform> PartitionDriver<P> {
         bytes_max: usize,
         minimum: AtLeastOneBatch,
     ) -> Result<Fetched<RecordSlice<P::Disk>>, FetchRefusal> {
-        let view = self.leader.borrow().admit_fetch(
-            entry.current_leader_epoch,
-            entry.offset,
-            isolation,
-        )?;
+        self.leader.borrow().check_epoch(entry.current_leader_epoch)?;
+        let diverging = self.divergence(entry)?;
+        let leader = self.leader.borrow();
+        let view = match diverging {
+            // It has records that were lost, and is told so even where it stands past the end.
+            Some(_) => leader.read_view(isolation),
+            None => leader.admit_fetch(entry.current_leader_epoch, entry.offset, isolation)?,
+        };
+        drop(leader);
         let mut fetched = Fetched {
             high_watermark: view.high_watermark,
             last_stable_offset: view.last_stable_offset,
             log_start: view.log_start,
-            diverging: self.divergence(entry)?,
+            diverging,
             records: Vec::new(),
             bytes: 0,
         };
@@ -403,10 +407,10 @@ impl<P: Platform> PartitionDriver<P> {
         entry: &FetchEntry,
     ) -> Result<Option<(LeaderEpoch, Offset)>, FetchRefusal> {
         let asked = entry.last_fetched_epoch;
-        if asked == LeaderEpoch::NONE {
+        let ends = self.log.ends();
+        if asked == LeaderEpoch::NONE || entry.offset < ends.log_start() {
             return Ok(None);
         }
-        let ends = self.log.ends();
         let end = self.log.end_offset_for(asked).ok_or(FetchRefusal::OutOfRange {
             offset: entry.offset,
             start: ends.log_start(),

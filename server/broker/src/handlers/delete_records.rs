@@ -22,8 +22,8 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &DeleteRecordsRequest<'a>,
 ) -> Answer<DeleteRecordsResponse<'a>> {
-    let (entries, mut answers) = plan(call, request);
-    answers.extend(call.shard.delete_records(entries).await);
+    let (entries, mut answers) = plan(call, request).await;
+    answers.extend(call.shard.delete_records(entries, call.memory.as_ref()).await);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());
     let mut answers = answers.into_iter();
@@ -44,7 +44,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     Answer::with_errors(body, errors)
 }
 
-fn plan<P: Platform, M: Mesh<Message>>(
+async fn plan<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &DeleteRecordsRequest<'_>,
 ) -> (Vec<(ShardIndex, DeleteRecordsEntry)>, Vec<DeleteRecordsAnswer>) {
@@ -62,6 +62,7 @@ fn plan<P: Platform, M: Mesh<Message>>(
             }
             Err(refusal) => refused.push(DeleteRecordsAnswer { slot, outcome: Err(refusal) }),
         }
+        call.shard.platform().yield_if_needed().await;
     }
     (entries, refused)
 }

@@ -6,6 +6,8 @@
 
 mod incremental;
 
+use std::borrow::Cow;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use commitlog::Disk;
@@ -74,7 +76,8 @@ async fn full<P: Platform, M: Mesh<Message>>(
     request: &FetchRequest<'_>,
     session: Session,
 ) -> Served<P::Disk> {
-    let (entries, refused) = find_all(call, request);
+    let request = &*each_partition_once(call.version, request);
+    let (entries, refused) = find_all(call, request).await;
     // FE-2: a partition that is refused is news, and news does not wait.
     let wait_max = if refused.is_empty() { wait_of(request) } else { Duration::ZERO };
     let plan = FetchPlan { wait_max, ..plan_of(call, request, entries) };
@@ -84,6 +87,42 @@ async fn full<P: Platform, M: Mesh<Message>>(
         Session::None => SessionId::NONE,
     };
     reply(call, request, session_id, (answers, memory))
+}
+
+/// The request with every partition once: of equal entries the last one counts, at the place of the first, as in a session and
+/// in Kafka. A request of one partition sixty thousand times would be read and wait as often.
+fn each_partition_once<'r, 'a>(
+    version: i16,
+    request: &'r FetchRequest<'a>,
+) -> Cow<'r, FetchRequest<'a>> {
+    let by_id = version >= 13;
+    let asked = request.topics.iter().flat_map(|topic| {
+        let topic_ref = TopicRef::of(by_id, &topic.topic, topic.topic_id);
+        topic.partitions.iter().map(move |partition| (topic_ref, partition))
+    });
+    let mut last = HashMap::new();
+    let mut asked_count = 0;
+    for (topic_ref, partition) in asked {
+        last.insert((topic_ref, partition.partition), partition);
+        asked_count += 1;
+    }
+    if last.len() == asked_count {
+        return Cow::Borrowed(request);
+    }
+    let mut once = request.clone();
+    for topic in &mut once.topics {
+        let topic_ref = TopicRef::of(by_id, &topic.topic, topic.topic_id);
+        // Taken out at the first, so that the others find none.
+        topic.partitions.retain_mut(|partition| {
+            let last = last.remove(&(topic_ref, partition.partition));
+            last.is_some_and(|last| {
+                *partition = last.clone();
+                true
+            })
+        });
+    }
+    once.topics.retain(|topic| !topic.partitions.is_empty());
+    Cow::Owned(once)
 }
 
 /// Reads by plan; `refused` are the answers that are known already.
@@ -185,7 +224,7 @@ fn plan_of<P: Platform, M: Mesh<Message>>(
 }
 
 /// Finds every partition of a full fetch; what is not to be found is answered already.
-fn find_all<P: Platform, M: Mesh<Message>>(
+async fn find_all<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &FetchRequest<'_>,
 ) -> (Vec<(ShardIndex, FetchEntry)>, Answers<P>) {
@@ -205,6 +244,7 @@ fn find_all<P: Platform, M: Mesh<Message>>(
                     refused.push(FetchAnswer { slot: entry_slot, outcome: Err(refusal) });
                 }
             }
+            call.shard.platform().yield_if_needed().await;
         }
     }
     (entries, refused)

@@ -32,7 +32,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
         _ => Isolation::ReadUncommitted,
     };
     let asked = first_of_each_partition(request);
-    let (entries, mut answers) = plan(call, &asked);
+    let (entries, mut answers) = plan(call, &asked).await;
     answers.extend(call.shard.list_offsets(isolation, entries, call.memory.as_ref()).await);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());
@@ -82,7 +82,7 @@ fn first_of_each_partition<'r, 'a>(
     topics.collect()
 }
 
-fn plan<P: Platform, M: Mesh<Message>>(
+async fn plan<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     topics: &[(&Text<'_>, Vec<Asked<'_>>)],
 ) -> (Vec<(ShardIndex, ListOffsetsEntry)>, Vec<ListOffsetsAnswer>) {
@@ -104,6 +104,7 @@ fn plan<P: Platform, M: Mesh<Message>>(
             }
             Err(refusal) => refused.push(ListOffsetsAnswer { slot, outcome: Err(refusal) }),
         }
+        call.shard.platform().yield_if_needed().await;
     }
     (entries, refused)
 }

@@ -38,7 +38,7 @@ use wire::{
     Response, ResponseHeader, encode_response,
 };
 
-use crate::connection::{Begun, PendingReply, Served};
+use crate::connection::{Begun, Earlier, PendingReply, Served};
 use crate::context::RequestContext;
 use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
@@ -187,7 +187,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     shard: &Rc<Shard<P, M>>,
     context: &mut RequestContext,
     (frame, memory): (Bytes, Option<Rc<HeldMemory>>),
-    earlier: impl Future<Output = ()>,
+    earlier: impl Future<Output = Earlier>,
 ) -> Result<Begun<P::Disk>, BadRequest> {
     let (header, body) = match RequestHeader::decode(&frame) {
         Ok(decoded) => decoded,
@@ -210,8 +210,10 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     };
     let body = frame.slice_ref(body);
     if call.api == ApiKey::Produce {
-        earlier.await;
-        return produce::begin(call, body).await;
+        return match earlier.await {
+            Earlier::Served => produce::begin(call, body).await,
+            Earlier::Dropped => Ok(Begun::later(Box::pin(async { Served::Close }), 0)),
+        };
     }
     // It may wait for long: a small one must not keep the buffer that it was read into.
     let body = if body.len() <= COUNTED_BYTES_MIN { Bytes::copy_from_slice(&body) } else { body };

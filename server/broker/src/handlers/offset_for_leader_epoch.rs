@@ -23,8 +23,8 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &OffsetForLeaderEpochRequest<'a>,
 ) -> Answer<OffsetForLeaderEpochResponse<'a>> {
-    let (entries, mut answers) = plan(call, request);
-    answers.extend(call.shard.epoch_ends(entries).await);
+    let (entries, mut answers) = plan(call, request).await;
+    answers.extend(call.shard.epoch_ends(entries, call.memory.as_ref()).await);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());
     let mut answers = answers.into_iter();
@@ -45,7 +45,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     Answer::with_errors(body, errors)
 }
 
-fn plan<P: Platform, M: Mesh<Message>>(
+async fn plan<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &OffsetForLeaderEpochRequest<'_>,
 ) -> (Vec<(ShardIndex, EpochEndEntry)>, Vec<EpochEndAnswer>) {
@@ -64,6 +64,7 @@ fn plan<P: Platform, M: Mesh<Message>>(
             }
             Err(refusal) => refused.push(EpochEndAnswer { slot, outcome: Err(refusal) }),
         }
+        call.shard.platform().yield_if_needed().await;
     }
     (entries, refused)
 }

@@ -1,7 +1,7 @@
 //! Produce (key 0), versions 3 to 13: append batches of records.
 //!
-//! Versions 0 to 2 are advertised and refused (KAFKA-18659). 7 brings zstd, 8 per-record errors, 10 the current leader, 13 topic
-//! ids. The append half runs before the next request of the connection is looked at (PR-5); the answer waits for its acks.
+//! Versions 0 to 2 are advertised and refused (KAFKA-18659). 7 brings zstd, 8 per-record errors, 13 topic ids; the current leader
+//! of 10 is left to Metadata: a node has no other to name. The append half runs before the next request of the connection is looked at (PR-5); the answer waits for its acks.
 //! Record bytes stay sub-slices of the frame until the one copy into the log's buffer.
 
 use std::time::Duration;
@@ -31,6 +31,8 @@ use crate::shard::TopicRef;
 /// The least time that a Produce has. In Kafka it limits the wait for replicas alone; here an append waits for the disk as well,
 /// which the time of an impatient client must not be too short for.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1);
+/// The most that it has. An append that waits for a disk that hangs keeps its connection and its memory for as long.
+const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 60);
 /// The first version that may carry zstd (RB-2).
 const ZSTD_VERSION: i16 = 7;
 
@@ -62,14 +64,14 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     })?;
     let acks = acks_of(request.acks);
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
-    let timeout = timeout.max(TIMEOUT_MIN);
+    let timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
     let terms = Terms {
         acks: acks.clone().unwrap_or_default(),
         timeout,
         deadline: call.shard.platform().monotonic().saturating_add(timeout),
         zstd: if version < ZSTD_VERSION { ZstdAllowed::No } else { ZstdAllowed::Yes },
     };
-    let plan = plan(&call, &request, &body, acks.err());
+    let plan = plan(&call, &request, &body, acks.err()).await;
     drop(request);
     // What this core appends is copied before this returns; what another core appends stays in the frame until then.
     let here = call.shard.index();
@@ -98,7 +100,7 @@ fn acks_of(acks: i16) -> Result<Option<Acks>, ProduceRefusal> {
     }
 }
 
-fn plan<P: Platform, M: Mesh<Message>>(
+async fn plan<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &ProduceRequest<'_>,
     body: &Bytes,
@@ -133,6 +135,7 @@ fn plan<P: Platform, M: Mesh<Message>>(
                     plan.refused.push(ProduceAnswer { slot: entry_slot, outcome: Err(refusal) });
                 }
             }
+            call.shard.platform().yield_if_needed().await;
         }
         let name = topic.name.clone().into_owned();
         plan.topics.push(TopicEcho { name, topic_id: topic.topic_id, partitions });

@@ -25,7 +25,7 @@ use crate::mutant::Rule;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::FetchRefusal;
 use crate::send_path::Part;
-use crate::shard::producing::group_by_owner;
+use crate::shard::forwarding::group_by_owner;
 use crate::shard::{Owned, Shard};
 use crate::sync::Event;
 
@@ -115,36 +115,26 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// Reads every partition once, each core with the whole budget: the budget is spent in the request's order afterwards.
     async fn read_plan(&self, plan: &FetchPlan, bytes_max: usize) -> FetchAnswers<P> {
-        let (mine, others): (Vec<_>, Vec<_>) =
-            plan.entries.iter().copied().partition(|(owner, _)| *owner == self.index());
-        let mut calls = Vec::new();
-        for (owner, entries) in group_by_owner(others) {
-            let slots: Vec<EntrySlot> = entries.iter().map(|entry| entry.slot).collect();
-            let call = FetchCall { isolation: plan.isolation, bytes_max, entries };
-            self.metrics().forwarded_requests.increment();
-            let (request, memory) = (Request::Fetch(call), plan.memory.clone());
-            calls.push((slots, self.caller().call_with(owner.into(), request, memory).await));
-        }
-        let mine = mine.into_iter().map(|(_, entry)| entry).collect();
-        let call = FetchCall { isolation: plan.isolation, bytes_max, entries: mine };
+        let call_of = |entries| FetchCall { isolation: plan.isolation, bytes_max, entries };
+        let request = |entries| Request::Fetch(call_of(entries));
+        let (entries, memory) = (plan.entries.clone(), plan.memory.as_ref());
+        let (mine, forwarded) = self.forward(entries, memory, |entry| entry.slot, request).await;
         let mut answers: FetchAnswers<P> =
-            self.read_here(&call).await.into_iter().map(local_answer).collect();
-        for (slots, call) in calls {
-            match call.reply().await {
-                Ok(Reply::Fetch(mut theirs)) => {
+            self.read_here(&call_of(mine)).await.into_iter().map(local_answer).collect();
+        for part in forwarded {
+            let theirs = |reply| match reply {
+                Reply::Fetch(mut theirs) => {
                     if let [first, .., last] = theirs.as_mut_slice()
                         && self.state.mutant.lacks(Rule::FetchAnswersInTheirSlots)
                     {
                         std::mem::swap(&mut first.slot, &mut last.slot);
                     }
-                    answers.extend(theirs.into_iter().map(remote_answer));
+                    Some(theirs)
                 }
-                Ok(_) | Err(_) => answers.extend(
-                    slots
-                        .into_iter()
-                        .map(|slot| FetchAnswer { slot, outcome: Err(FetchRefusal::NotLeader) }),
-                ),
-            }
+                _ => None,
+            };
+            let missing = |slot, _| FetchAnswer { slot, outcome: Err(FetchRefusal::NotLeader) };
+            answers.extend(part.answers(theirs, missing).await.into_iter().map(remote_answer));
         }
         answers.sort_by_key(|answer| answer.slot);
         answers
@@ -246,6 +236,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 },
                 Owned::Offline(_) | Owned::NotHere => event.notify(),
             }
+            self.platform().yield_if_needed().await;
         }
         let stop = async {
             or(self.platform().sleep(call.duration), self.stopping().raised()).await;

@@ -31,7 +31,6 @@ use crate::shard::disk_floor::DiskSpace;
 use crate::shard::lines::Lines;
 use crate::shard::listening::Listening;
 use crate::shard::node_settings::NodeSettings;
-use crate::shard::producer_ids::ProducerIds;
 use crate::shard::resuming::Offline;
 use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard};
 use crate::sync::{Event, Flag, join};
@@ -122,7 +121,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             store,
             partitions: RefCell::default(),
             offline: RefCell::default(),
-            producer_ids: ProducerIds::default(),
+            producer_ids: Rc::default(),
             buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
             request_memory,
             fetch_memory,

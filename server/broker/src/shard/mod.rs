@@ -6,6 +6,7 @@
 mod disk_floor;
 mod epoch_ends;
 mod fetching;
+mod forwarding;
 mod lines;
 mod listening;
 mod log_sizes;
@@ -72,7 +73,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     partitions: RefCell<BTreeMap<TopicPartition, Rc<PartitionDriver<P>>>>,
     /// Partitions of this core that cannot be served, and why.
     offline: RefCell<BTreeMap<TopicPartition, resuming::Offline>>,
-    producer_ids: ProducerIds,
+    producer_ids: Rc<ProducerIds>,
     buffers: RefCell<BufferPool>,
     request_memory: Rc<MemoryBudget>,
     fetch_memory: Rc<MemoryBudget>,
@@ -108,7 +109,7 @@ pub enum Owned<P: Platform> {
 }
 
 /// A topic as a request names it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TopicRef<'a> {
     /// By name.
     Name(&'a str),
@@ -236,7 +237,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// A producer id that nobody has.
     pub async fn next_producer_id(&self) -> Option<ProducerId> {
-        self.producer_ids.next(&self.caller).await
+        self.producer_ids.next(&self.platform, &self.caller).await
     }
 
     /// Counts bytes that were no request, and says so in the log, but not for each.

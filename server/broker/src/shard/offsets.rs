@@ -16,7 +16,6 @@ use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::{FetchRefusal, ListOffsetsRefusal};
-use crate::shard::producing::group_by_owner;
 use crate::shard::{Owned, Shard};
 
 /// No such offset: an answer, not an error.
@@ -35,23 +34,20 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         entries: Vec<(ShardIndex, ListOffsetsEntry)>,
         memory: Option<&Rc<HeldMemory>>,
     ) -> Vec<ListOffsetsAnswer> {
-        let mut answers = Vec::with_capacity(entries.len());
-        for (owner, entries) in group_by_owner(entries) {
-            let slots: Vec<_> = entries.iter().map(|entry| entry.slot).collect();
-            let call = ListOffsetsCall { isolation, entries };
-            if owner == self.index() {
-                answers.extend(self.list_offsets_here(&call).await);
-                continue;
-            }
-            self.metrics().forwarded_requests.increment();
-            let request = Request::ListOffsets(call);
-            match self.caller().ask_with(owner.into(), request, memory.cloned()).await {
-                Ok(Reply::ListOffsets(theirs)) => answers.extend(theirs),
-                Ok(_) | Err(_) => answers.extend(slots.into_iter().map(|slot| {
-                    let outcome = Err(FetchRefusal::NotLeader.into());
-                    ListOffsetsAnswer { slot, outcome }
-                })),
-            }
+        let call_of = |entries| ListOffsetsCall { isolation, entries };
+        let request = |entries| Request::ListOffsets(call_of(entries));
+        let (mine, forwarded) = self.forward(entries, memory, |entry| entry.slot, request).await;
+        let mut answers = self.list_offsets_here(&call_of(mine)).await;
+        for part in forwarded {
+            let theirs = |reply| match reply {
+                Reply::ListOffsets(theirs) => Some(theirs),
+                _ => None,
+            };
+            let missing = |slot, _| {
+                let outcome = Err(FetchRefusal::NotLeader.into());
+                ListOffsetsAnswer { slot, outcome }
+            };
+            answers.extend(part.answers(theirs, missing).await);
         }
         answers.sort_by_key(|answer| answer.slot);
         answers
@@ -67,6 +63,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 Owned::NotHere => Err(FetchRefusal::NotLeader.into()),
             };
             answers.push(ListOffsetsAnswer { slot: entry.slot, outcome });
+            self.platform().yield_if_needed().await;
         }
         answers
     }

@@ -15,10 +15,11 @@ use crate::calls::{EntrySlot, ProduceAnswer, ProduceCall, ProduceEntry, Reply, R
 use crate::drivers::admission::{Admitted, Terms};
 use crate::drivers::partition::{Landed, PartitionDriver, PendingAck};
 use crate::memory::HeldMemory;
-use crate::mesh_call::{Message, PendingCall};
+use crate::mesh_call::Message;
 use crate::mutant::{Mutant, Rule};
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::refusal::ProduceRefusal;
+use crate::shard::forwarding::{Forwarded, NoAnswer};
 use crate::shard::lines::PlaceInLine;
 use crate::shard::{Owned, Shard};
 use crate::sync::join;
@@ -26,7 +27,7 @@ use crate::sync::join;
 /// A Produce whose appends have been made, or are on their way to their owners in order.
 pub struct ProduceUnderWay<M: Mesh<Message>> {
     local: Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)>,
-    remote: Vec<RemoteProduce<M>>,
+    forwarded: Vec<Forwarded<M>>,
     mutant: Mutant,
 }
 
@@ -37,12 +38,6 @@ pub(super) struct LinedUp {
     entries: Vec<(PlaceInLine<TopicPartition>, ProduceEntry)>,
 }
 
-/// The part of a Produce that another core owns.
-struct RemoteProduce<M: Mesh<Message>> {
-    slots: Vec<EntrySlot>,
-    call: PendingCall<M>,
-}
-
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Appends what this core owns and sends the rest to its owners, who keep `memory` until they have answered.
     pub(crate) async fn begin_produce(
@@ -51,26 +46,18 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         entries: Vec<(ShardIndex, ProduceEntry)>,
         memory: Option<&Rc<HeldMemory>>,
     ) -> ProduceUnderWay<M> {
-        let (mine, others): (Vec<_>, Vec<_>) =
-            entries.into_iter().partition(|(owner, _)| *owner == self.index());
-        let mut remote = Vec::new();
-        for (owner, entries) in group_by_owner(others) {
-            let slots = entries.iter().map(|entry| entry.slot).collect();
-            let Terms { acks, timeout, deadline, zstd } = *terms;
-            let call = ProduceCall { acks, timeout, deadline, zstd, entries };
-            self.metrics().forwarded_requests.increment();
-            let request = Request::Produce(call);
-            let call = self.caller().call_with(owner.into(), request, memory.cloned()).await;
-            remote.push(RemoteProduce { slots, call });
-        }
-        let local = self.append_all(terms, mine.into_iter().map(|(_, entry)| entry)).await;
-        ProduceUnderWay { local, remote, mutant: self.state.mutant }
+        let Terms { acks, timeout, deadline, zstd } = *terms;
+        let request =
+            |entries| Request::Produce(ProduceCall { acks, timeout, deadline, zstd, entries });
+        let (mine, forwarded) = self.forward(entries, memory, |entry| entry.slot, request).await;
+        let local = self.append_all(terms, mine).await;
+        ProduceUnderWay { local, forwarded, mutant: self.state.mutant }
     }
 
     async fn append_all(
         &self,
         terms: &Terms,
-        entries: impl Iterator<Item = ProduceEntry>,
+        entries: Vec<ProduceEntry>,
     ) -> Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)> {
         let mut appended = Vec::new();
         for entry in entries {
@@ -159,7 +146,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         });
         join(appending.collect()).await;
         let mutant = self.state.mutant;
-        ProduceUnderWay { local: appended.into_inner(), remote: Vec::new(), mutant }
+        ProduceUnderWay { local: appended.into_inner(), forwarded: Vec::new(), mutant }
     }
 
     async fn append_in_turn(
@@ -190,56 +177,28 @@ impl<M: Mesh<Message>> ProduceUnderWay<M> {
             };
             answers.push(ProduceAnswer { slot, outcome });
         }
-        for RemoteProduce { slots, call } in self.remote {
-            match call.reply().await {
-                Ok(Reply::Produce(mut theirs)) => {
+        for part in self.forwarded {
+            let theirs = |reply| match reply {
+                Reply::Produce(mut theirs) => {
                     if let [first, .., last] = theirs.as_mut_slice()
                         && self.mutant.lacks(Rule::ProduceAnswersInTheirSlots)
                     {
                         std::mem::swap(&mut first.slot, &mut last.slot);
                     }
-                    answers.extend(theirs);
+                    Some(theirs)
                 }
-                Ok(Reply::Failed) => answers.extend(refuse_all(slots, &ProduceRefusal::Failed)),
-                // The owner is going down: the client looks for the leader and tries again.
-                Ok(_) | Err(_) => answers.extend(refuse_all(slots, &ProduceRefusal::NotLeader)),
-            }
+                _ => None,
+            };
+            let missing = |slot, why| {
+                let refusal = match why {
+                    NoAnswer::Failed => ProduceRefusal::Failed,
+                    NoAnswer::Leaving => ProduceRefusal::NotLeader,
+                };
+                ProduceAnswer { slot, outcome: Err(refusal) }
+            };
+            answers.extend(part.answers(theirs, missing).await);
         }
         answers.sort_by_key(|answer| answer.slot);
         answers
-    }
-}
-
-fn refuse_all(slots: Vec<EntrySlot>, refusal: &ProduceRefusal) -> Vec<ProduceAnswer> {
-    let refused = |slot| ProduceAnswer { slot, outcome: Err(refusal.clone()) };
-    slots.into_iter().map(refused).collect()
-}
-
-/// Entries by owner, each owner's in the order of the request.
-pub(super) fn group_by_owner<Entry>(
-    entries: Vec<(ShardIndex, Entry)>,
-) -> Vec<(ShardIndex, Vec<Entry>)> {
-    let mut groups: Vec<(ShardIndex, Vec<Entry>)> = Vec::new();
-    for (owner, entry) in entries {
-        match groups.iter_mut().find(|(known, _)| *known == owner) {
-            Some((_, group)) => group.push(entry),
-            None => groups.push((owner, vec![entry])),
-        }
-    }
-    groups
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_owners_entries_keep_the_order_of_the_request() {
-        let entries = [(1, 'a'), (0, 'b'), (1, 'c'), (2, 'd'), (0, 'e')]
-            .map(|(owner, entry)| (ShardIndex(owner), entry));
-        let groups = group_by_owner(entries.to_vec());
-        let expected = [(1, vec!['a', 'c']), (0, vec!['b', 'e']), (2, vec!['d'])]
-            .map(|(owner, group)| (ShardIndex(owner), group));
-        assert_eq!(groups, expected);
     }
 }

@@ -109,7 +109,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
     match request {
         Request::Fetch(call) => Reply::Fetch(shard.forwarded_fetch(&call).await),
         Request::ListOffsets(call) => Reply::ListOffsets(shard.list_offsets_here(&call).await),
-        Request::EpochEnds(call) => Reply::EpochEnds(shard.epoch_ends_here(&call)),
+        Request::EpochEnds(call) => Reply::EpochEnds(shard.epoch_ends_here(&call).await),
         Request::DeleteRecords(call) => {
             Reply::DeleteRecords(shard.delete_records_here(&call).await)
         }

@@ -14,10 +14,10 @@ use record::{Offset, ShardIndex, Timestamp};
 
 use crate::calls::{DeleteRecordsAnswer, DeleteRecordsCall, DeleteRecordsEntry, Reply, Request};
 use crate::drivers::partition::PartitionDriver;
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::{DeleteRecordsRefusal, FetchRefusal};
-use crate::shard::producing::group_by_owner;
 use crate::shard::{Owned, Shard};
 
 /// How often the retention task looks whether its interval is over, or the core stops.
@@ -80,27 +80,26 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.settings_of(topic).deletes
     }
 
-    /// Moves log starts wherever the partitions are. Order: ascending by slot.
-    pub async fn delete_records(
+    /// Moves log starts wherever the partitions are; the request takes `memory` until all owners have answered. Order: ascending
+    /// by slot.
+    pub(crate) async fn delete_records(
         self: &Rc<Self>,
         entries: Vec<(ShardIndex, DeleteRecordsEntry)>,
+        memory: Option<&Rc<HeldMemory>>,
     ) -> Vec<DeleteRecordsAnswer> {
-        let mut answers = Vec::with_capacity(entries.len());
-        for (owner, entries) in group_by_owner(entries) {
-            let slots: Vec<_> = entries.iter().map(|entry| entry.slot).collect();
-            let call = DeleteRecordsCall { entries };
-            if owner == self.index() {
-                answers.extend(self.delete_records_here(&call).await);
-                continue;
-            }
-            self.metrics().forwarded_requests.increment();
-            match self.caller().ask(owner.into(), Request::DeleteRecords(call)).await {
-                Ok(Reply::DeleteRecords(theirs)) => answers.extend(theirs),
-                Ok(_) | Err(_) => answers.extend(slots.into_iter().map(|slot| {
-                    let outcome = Err(FetchRefusal::NotLeader.into());
-                    DeleteRecordsAnswer { slot, outcome }
-                })),
-            }
+        let request = |entries| Request::DeleteRecords(DeleteRecordsCall { entries });
+        let (mine, forwarded) = self.forward(entries, memory, |entry| entry.slot, request).await;
+        let mut answers = self.delete_records_here(&DeleteRecordsCall { entries: mine }).await;
+        for part in forwarded {
+            let theirs = |reply| match reply {
+                Reply::DeleteRecords(theirs) => Some(theirs),
+                _ => None,
+            };
+            let missing = |slot, _| {
+                let outcome = Err(FetchRefusal::NotLeader.into());
+                DeleteRecordsAnswer { slot, outcome }
+            };
+            answers.extend(part.answers(theirs, missing).await);
         }
         answers.sort_by_key(|answer| answer.slot);
         answers
@@ -121,6 +120,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                     answers.push(DeleteRecordsAnswer { slot: entry.slot, outcome: Err(refusal) });
                 }
             }
+            self.platform().yield_if_needed().await;
         }
         if moved.is_empty() {
             return answers;

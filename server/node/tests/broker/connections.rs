@@ -237,11 +237,11 @@ fn a_client_that_sends_without_reading_is_not_read_any_further_and_harms_nobody(
     witness.append(&topic, 0, &plain(500_000));
     let mut greedy = Node::shared().connect();
     let fetch = fetch_of(&topic, &[(0, 0)]);
+    let before = Node::shared().metric("corelog_resident_bytes");
     // 500 answers of 500 KB each are far more than the sockets between us hold.
     for _ in 0..500 {
         greedy.send(12, &fetch);
     }
-    let before = Node::shared().metric("corelog_resident_bytes");
     witness.expect_alive();
     let grown = Node::shared().metric("corelog_resident_bytes").saturating_sub(before);
     assert!(grown < 64 << 20, "{grown} bytes for answers that nobody reads");

@@ -27,13 +27,6 @@ fn sizes(answer: &FetchResponse<'_>) -> Vec<usize> {
     partitions.map(|partition| partition.records.inline().len()).collect()
 }
 
-/// Lets the node read what other connections sent before: it answers in between.
-fn let_requests_arrive(client: &mut Client) {
-    for _ in 0..3 {
-        client.expect_alive();
-    }
-}
-
 #[test]
 fn every_version_carries_records_and_the_ends_of_the_log() {
     let (mut client, topic) = topic_and_client();
@@ -171,6 +164,15 @@ fn an_unclean_start_begins_a_new_epoch_and_fences_the_old_one() {
         (LeaderEpoch(0), Offset(1))
     );
     assert!(answer.records.inline().is_empty());
+    // And also past the end of all there is: OFFSET_OUT_OF_RANGE would send it to the start or the end.
+    request.topics[0].partitions[0].fetch_offset = Offset(100);
+    let frame = client.call(12, &request);
+    let answer = fetched(&frame);
+    assert_eq!(
+        (answer.error_code, answer.diverging_epoch.end_offset),
+        (ErrorCode::None, Offset(1))
+    );
+    request.topics[0].partitions[0].fetch_offset = Offset(2);
     // One that read an epoch newer than all there are knows nothing that is known here.
     request.topics[0].partitions[0].last_fetched_epoch = LeaderEpoch(2);
     let frame = client.call(12, &request);
@@ -178,13 +180,61 @@ fn an_unclean_start_begins_a_new_epoch_and_fences_the_old_one() {
 }
 
 #[test]
+fn a_partition_that_is_asked_for_twice_is_read_once_from_where_it_is_asked_for_last() {
+    let mut client = Node::shared().connect();
+    let topic = Topic::create(&mut client, 2);
+    for value in ["a", "b"] {
+        client.append(&topic, 0, &batch(&[value]));
+        client.append(&topic, 1, &batch(&[value]));
+    }
+    for version in [12, 13] {
+        let mut request = fetch_of(&topic, &[(0, 0), (1, 1), (0, 1)]);
+        request.topics.extend(fetch_of(&topic, &[(0, 0), (0, 1)]).topics);
+        let frame = client.call(version, &request);
+        let answer: FetchResponse<'_> = frame.read();
+        let partitions: Vec<_> =
+            answer.responses.iter().flat_map(|topic| &topic.partitions).collect();
+        let values: Vec<_> = partitions
+            .iter()
+            .map(|read| (read.partition_index.0, values_of(read.records.inline())))
+            .collect();
+        assert_eq!(values, [(0, vec!["b".to_owned()]), (1, vec!["b".to_owned()])], "v{version}");
+        assert_eq!(answer.responses.len(), 1);
+    }
+}
+
+/// As many waiters as a partition takes would leave none to others.
+#[test]
+fn a_partition_that_is_asked_for_sixty_thousand_times_waits_once() {
+    let node = Node::start(2, &[]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    let request = FetchRequest { max_wait_ms: LONG_MS, ..fetch_of(&topic, &[(0, 0); 60_000]) };
+    let mut greedy: Vec<Client> = (0..3).map(|_| node.connect()).collect();
+    for greedy in &mut greedy {
+        greedy.send(12, &request);
+    }
+    node.wait_for_metric("corelog_fetches_parked", |parked| parked == 3);
+    let mut reader = node.connect();
+    reader.send(12, &FetchRequest { max_wait_ms: LONG_MS, ..fetch_of(&topic, &[(0, 0)]) });
+    node.wait_for_metric("corelog_fetches_parked", |parked| parked == 4);
+    client.append(&topic, 0, &batch(&["a"]));
+    for client in greedy.iter_mut().chain([&mut reader]) {
+        let frame = client.receive(12).unwrap();
+        assert_eq!(values_of(fetched(&frame).records.inline()), ["a"]);
+    }
+}
+
+#[test]
 fn a_fetch_that_waits_is_woken_by_an_append() {
-    let (mut writer, topic) = topic_and_client();
-    let mut reader = Node::shared().connect();
+    let node = Node::start(1, &[]);
+    let mut writer = node.connect();
+    let topic = Topic::create(&mut writer, 1);
+    let mut reader = node.connect();
     for round in 0..10 {
         let started = Instant::now();
         reader.send(12, &FetchRequest { max_wait_ms: LONG_MS, ..fetch_of(&topic, &[(0, round)]) });
-        let_requests_arrive(&mut writer);
+        node.wait_for_metric("corelog_fetches_parked", |parked| parked == 1);
         writer.append(&topic, 0, &batch(&["wake"]));
         let frame = reader.receive(12).unwrap();
         assert_eq!(offsets_of(fetched(&frame).records.inline()), [round]);
@@ -194,14 +244,16 @@ fn a_fetch_that_waits_is_woken_by_an_append() {
 
 #[test]
 fn a_fetch_waits_until_there_are_min_bytes() {
-    let (mut writer, topic) = topic_and_client();
-    let mut reader = Node::shared().connect();
+    let node = Node::start(1, &[]);
+    let mut writer = node.connect();
+    let topic = Topic::create(&mut writer, 1);
+    let mut reader = node.connect();
     let records = plain(1000);
     let min_bytes = records.len() as i32 * 3;
     let started = Instant::now();
     let request = FetchRequest { max_wait_ms: LONG_MS, min_bytes, ..fetch_of(&topic, &[(0, 0)]) };
     reader.send(12, &request);
-    let_requests_arrive(&mut writer);
+    node.wait_for_metric("corelog_fetches_parked", |parked| parked == 1);
     for _ in 0..3 {
         writer.append(&topic, 0, &records);
     }

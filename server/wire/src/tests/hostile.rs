@@ -149,7 +149,7 @@ fn a_request_may_not_have_more_elements_than_a_broker_can_answer() {
 }
 
 #[test]
-fn the_partitions_of_a_produce_come_with_batches_or_are_few() {
+fn the_partitions_of_a_produce_come_with_batches_or_are_few_and_are_never_too_many() {
     let check = |count: usize, batch: Option<&[u8]>, is_read: bool| {
         let mut body = vec![0xff, 0xff, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1, b't'];
         body.extend(i32::try_from(count).unwrap().to_be_bytes());
@@ -163,7 +163,8 @@ fn the_partitions_of_a_produce_come_with_batches_or_are_few() {
         assert_eq!(request.is_ok(), is_read, "{count}: {:?}", request.err());
     };
     // The smallest batch that there is.
-    check(200_000, Some(&[7; 61]), true);
+    check(50_000, Some(&[7; 61]), true);
+    check(200_000, Some(&[7; 61]), false);
     check(1000, None, true);
     check(10_000, None, false);
 }

@@ -105,7 +105,8 @@ fn plan<P: Platform, M: Mesh<Message>>(
     });
     let mut plan = plan_of(call, request, entries);
     if is_news {
-        // FE-2. An error that the client was told already does not hurry: it would be told in an endless loop.
+        // FE-2. An error that the client was told already does not hurry the partitions that can be read: it would be told in an
+        // endless loop.
         plan.wait_max = Duration::ZERO;
     }
     Ok((plan, refused))
