@@ -131,6 +131,10 @@ pub struct Config {
     pub io_ring_depth: usize,
     /// `io.spin.us`.
     pub io_spin: Duration,
+    /// `scrub.bytes.per.second`, a data core; 0 for none.
+    pub scrub_bytes_per_second: u64,
+    /// `scrub.interval.ms`.
+    pub scrub_interval: Duration,
     /// `log.retention.check.interval.ms`.
     pub retention_check_interval: Duration,
     /// `producer.id.expiration.ms`.
@@ -328,6 +332,8 @@ impl SettingReader<'_> {
             io_free_list_bytes: self.sure("io.free.list.bytes"),
             io_ring_depth: self.sure("io.ring.depth"),
             io_spin: Duration::from_micros(self.sure("io.spin.us")),
+            scrub_bytes_per_second: self.sure("scrub.bytes.per.second"),
+            scrub_interval: self.millis("scrub.interval.ms"),
             retention_check_interval: self.millis("log.retention.check.interval.ms"),
             producer_id_expiration_ms: self.sure("producer.id.expiration.ms"),
             producer_count_max: self.sure("producer.state.count.max"),

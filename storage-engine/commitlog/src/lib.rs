@@ -45,7 +45,7 @@ pub use foreign::refuse_foreign;
 pub use index::IndexDamage;
 pub use log::{
     Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,
-    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, ReadBatches, ReadRequest, RemovalReason,
+    PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, Pace, ReadBatches, ReadRequest, RemovalReason,
     RemovedSegment, RetentionPolicy, TimestampedOffset,
 };
 pub use recovery::{Cut, CutReason, RecoveryReport};

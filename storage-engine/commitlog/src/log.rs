@@ -17,6 +17,7 @@ mod damage;
 mod lookup;
 mod read;
 mod retention;
+mod scrub;
 mod seal;
 mod segment;
 mod time;
@@ -47,6 +48,7 @@ pub use append::{Appended, PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX};
 pub use damage::DamageReport;
 pub use read::{AtLeastOneBatch, ReadBatches, ReadRequest};
 pub use retention::RetentionPolicy;
+pub use scrub::Pace;
 pub use time::TimestampedOffset;
 pub use trim::{RemovalReason, RemovedSegment};
 

@@ -89,7 +89,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 50] = [
+pub static OPTIONS: [ConfigOption; 52] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -408,6 +408,20 @@ pub static OPTIONS: [ConfigOption; 50] = [
         default: Some("268435456"),
         doc: "Memory of each data core for requests above 16 KiB that are arriving or not answered, with what they may become; without room the next is not read.",
         ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "scrub.bytes.per.second",
+        allowed: Allowed::Range(0, i64::MAX),
+        default: Some("8388608"),
+        doc: "How fast each data core reads its sealed segments to check them; 0 for not at all.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "scrub.interval.ms",
+        allowed: Allowed::Range(1, i64::MAX),
+        default: Some("604800000"),
+        doc: "The least time from the start of one pass over all sealed segments to the start of the next; the first begins with the node.",
+        ..MILLIS
     },
     ConfigOption {
         key: "shards",

@@ -353,15 +353,7 @@ impl<P: Platform> PartitionDriver<P> {
         bytes_max: usize,
         minimum: AtLeastOneBatch,
     ) -> Result<Fetched<RecordSlice<P::Disk>>, FetchRefusal> {
-        self.leader.borrow().check_epoch(entry.current_leader_epoch)?;
-        let diverging = self.divergence(entry)?;
-        let leader = self.leader.borrow();
-        let view = match diverging {
-            // It has records that were lost, and is told so even where it stands past the end.
-            Some(_) => leader.read_view(isolation),
-            None => leader.admit_fetch(entry.current_leader_epoch, entry.offset, isolation)?,
-        };
-        drop(leader);
+        let (view, diverging) = self.view_for(entry, isolation)?;
         let mut fetched = Fetched {
             high_watermark: view.high_watermark,
             last_stable_offset: view.last_stable_offset,
@@ -391,6 +383,23 @@ impl<P: Platform> PartitionDriver<P> {
             }
             Err(error) => Err(FetchRefusal::of_read(error, &self.name)),
         }
+    }
+
+    /// What the reader of `entry` may see, and where its history leaves ours, if it does: it has records then that were lost, and
+    /// is told so even where it stands past the end (FE-8).
+    fn view_for(
+        &self,
+        entry: &FetchEntry,
+        isolation: Isolation,
+    ) -> Result<(ReadView, Option<(LeaderEpoch, Offset)>), FetchRefusal> {
+        let leader = self.leader.borrow();
+        leader.check_epoch(entry.current_leader_epoch)?;
+        let diverging = self.divergence(entry)?;
+        let view = match diverging {
+            Some(_) => leader.read_view(isolation),
+            None => leader.admit_fetch(entry.current_leader_epoch, entry.offset, isolation)?,
+        };
+        Ok((view, diverging))
     }
 
     /// Where reading ends: at what the leader lets be seen.

@@ -17,6 +17,7 @@ mod producer_ids;
 mod producing;
 mod resuming;
 mod run;
+mod scrubbing;
 mod serving;
 mod topics;
 mod trimming;
@@ -353,12 +354,13 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     fn spawn_clockwork(self: &Rc<Self>) {
         let caller = self.caller.clone();
-        let tasks: [LocalTask; 6] = [
+        let tasks: [LocalTask; 7] = [
             Box::pin(Rc::clone(self).tick()),
             Box::pin(Rc::clone(self).watch_disk_space()),
             Box::pin(Rc::clone(self).write_checkpoints()),
             Box::pin(Rc::clone(self).keep_retention()),
             Box::pin(Rc::clone(self).keep_resuming()),
+            Box::pin(Rc::clone(self).keep_scrubbing()),
             Box::pin(async move { caller.watch().await }),
         ];
         for task in tasks {

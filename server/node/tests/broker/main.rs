@@ -27,6 +27,7 @@ mod listeners;
 mod log_dirs;
 mod metadata;
 mod produce;
+mod scrubbing;
 mod support;
 mod topics;
 mod trimming;

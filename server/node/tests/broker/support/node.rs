@@ -6,6 +6,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroU16;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,8 +20,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
-use super::Client;
 use super::faulty::{FaultyPlatform, rules_of, write_rules};
+use super::{Client, Topic};
 
 const DATA_DIR: &str = "BROKER_TEST_DATA_DIR";
 const SHARDS: &str = "BROKER_TEST_SHARDS";
@@ -141,6 +142,17 @@ impl Node {
     /// Its data directory.
     pub(crate) fn data_dir(&self) -> &Path {
         &self.directory
+    }
+
+    /// Turns one bit of a segment's file over, as a disk does.
+    pub(crate) fn flip_bit(&self, topic: &Topic, partition: i32, base_offset: i64, at: u64) {
+        let directory = self.directory.join(format!("topics/{}-{partition}", topic.name));
+        let path = directory.join(format!("{base_offset:020}.log"));
+        let file = std::fs::File::options().read(true).write(true).open(path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).unwrap();
+        file.write_all_at(&[byte[0] ^ 1], at).unwrap();
+        file.sync_all().unwrap();
     }
 
     /// The address of core 0, which is the node's.
