@@ -54,14 +54,25 @@ pub struct FetchPlan {
     pub(crate) memory: Option<Rc<HeldMemory>>,
 }
 
+/// The most that one reading of a plan may bring into memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Appetite {
+    /// Every owner reads with the whole budget; what others spent first is read for nothing.
+    bytes: usize,
+    owner_count: usize,
+}
+
 impl FetchPlan {
-    /// The most that one reading may bring.
-    fn wanted_bytes(&self) -> usize {
-        let wanted = self
-            .entries
-            .iter()
-            .fold(0_usize, |sum, (_, entry)| sum.saturating_add(entry.bytes_max));
-        wanted.min(self.bytes_max)
+    fn appetite(&self) -> Appetite {
+        let mut owners: BTreeMap<ShardIndex, usize> = BTreeMap::new();
+        for (owner, entry) in &self.entries {
+            let wanted = owners.entry(*owner).or_default();
+            *wanted = wanted.saturating_add(entry.bytes_max).min(self.bytes_max);
+        }
+        Appetite {
+            bytes: owners.values().fold(0, |sum: usize, wanted| sum.saturating_add(*wanted)),
+            owner_count: owners.len().max(1),
+        }
     }
 }
 
@@ -75,15 +86,17 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// slow to take their answers hold all memory, there is enough with one batch.
     pub(crate) async fn fetch(&self, plan: &FetchPlan) -> (FetchAnswers<P>, HeldMemory) {
         let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
+        let appetite = plan.appetite();
         let mut pause = Duration::ZERO;
         let mut is_over = false;
         loop {
-            let wanted = plan.wanted_bytes();
-            let mut memory = self.fetch_memory.note_up_to(wanted);
+            let mut memory = self.fetch_memory.note_up_to(appetite.bytes);
             // With less than it might have, whatever there is is enough.
-            let is_short = memory.bytes() < wanted;
-            let (bytes_max, enough) =
-                if is_short { (memory.bytes(), 1) } else { (plan.bytes_max, plan.bytes_max) };
+            let (bytes_max, enough) = if memory.bytes() < appetite.bytes {
+                (plan.bytes_max.min(memory.bytes() / appetite.owner_count), 1)
+            } else {
+                (plan.bytes_max, plan.bytes_max)
+            };
             let answers = self.read_plan(plan, bytes_max).await;
             let now = self.platform().monotonic();
             let is_last = is_over || now >= deadline || self.stopping().is_raised();
@@ -359,6 +372,40 @@ mod tests {
             bytes,
         };
         FetchAnswer { slot: EntrySlot(slot), outcome: Ok(fetched) }
+    }
+
+    #[test]
+    fn a_plan_wants_as_much_as_all_its_owners_may_read() {
+        let check = |bytes_max, entries: &[(u16, usize)], bytes, owner_count| {
+            let entries = (0..).zip(entries).map(|(slot, (owner, bytes_max))| {
+                let topic_id = record::TopicId::METADATA;
+                let partition =
+                    TopicPartition { topic_id, partition: record::PartitionIndex(slot) };
+                let entry = FetchEntry {
+                    slot: EntrySlot(slot.unsigned_abs()),
+                    partition,
+                    offset: Offset(0),
+                    bytes_max: *bytes_max,
+                    current_leader_epoch: record::LeaderEpoch::NONE,
+                    last_fetched_epoch: record::LeaderEpoch::NONE,
+                };
+                (ShardIndex(*owner), entry)
+            });
+            let plan = FetchPlan {
+                isolation: Isolation::ReadUncommitted,
+                bytes_min: 1,
+                bytes_max,
+                wait_max: Duration::ZERO,
+                entries: entries.collect(),
+                memory: None,
+            };
+            assert_eq!(plan.appetite(), Appetite { bytes, owner_count });
+        };
+        check(50, &[(0, 10), (0, 20)], 30, 1);
+        check(50, &[(0, 40), (0, 40)], 50, 1);
+        check(50, &[(0, 40), (1, 40), (0, 40), (2, 5)], 95, 3);
+        check(50, &[], 0, 1);
+        check(usize::MAX, &[(0, usize::MAX), (1, usize::MAX)], usize::MAX, 2);
     }
 
     #[test]
