@@ -26,6 +26,7 @@ use crate::error_code::ToErrorCode;
 use crate::fetch_sessions::{
     Naming, Read, Resumption, SessionEpoch, SessionId, SessionRefusal, Shown, Wanted,
 };
+use crate::handlers::leaders::Leaders;
 use crate::handlers::{Answer, Call};
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
@@ -297,13 +298,17 @@ fn reply<P: Platform, M: Mesh<Message>>(
 ) -> Served<P::Disk> {
     let mut errors = Vec::new();
     let mut records = Vec::new();
+    let mut leaders = Leaders::new(call);
     let mut answers = answers.into_iter();
     let mut response_of = |topic: &FetchTopic<'_>| {
+        let topic_ref = TopicRef::of(call.version >= 13, &topic.topic, topic.topic_id);
         let answered = topic.partitions.iter().zip(answers.by_ref());
         let partitions = answered.map(|(partition, answer)| {
+            let partition_index = partition.partition;
             let data = data_of(call.version, request, answer.outcome, &mut records);
             errors.push(data.error_code);
-            PartitionData { partition_index: partition.partition, ..data }
+            let current_leader = leaders.beside(data.error_code, topic_ref, partition_index);
+            PartitionData { partition_index, current_leader, ..data }
         });
         partitions.collect::<Vec<_>>()
     };
@@ -315,6 +320,7 @@ fn reply<P: Platform, M: Mesh<Message>>(
     let body = FetchResponse {
         session_id: session_id.0,
         responses: responses.collect(),
+        node_endpoints: leaders.endpoints(),
         ..Default::default()
     };
     call.reply_with(&Answer::with_errors(body, errors), records, Some(memory))

@@ -19,6 +19,7 @@ mod fetch;
 mod find_coordinator;
 mod incremental_alter_configs;
 mod init_producer_id;
+mod leaders;
 mod list_config_resources;
 mod list_offsets;
 mod list_partition_reassignments;

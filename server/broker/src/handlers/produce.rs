@@ -1,7 +1,7 @@
 //! Produce (key 0), versions 3 to 13: append batches of records.
 //!
-//! Versions 0 to 2 are advertised and refused (KAFKA-18659). 7 brings zstd, 8 per-record errors, 13 topic ids; the current leader
-//! of 10 is left to Metadata: a node has no other to name. The append half runs before the next request of the connection is looked at (PR-5); the answer waits for its acks.
+//! Versions 0 to 2 are advertised and refused (KAFKA-18659). 7 brings zstd, 8 per-record errors, 10 the current leader, 13 topic
+//! ids. The append half runs before the next request of the connection is looked at (PR-5); the answer waits for its acks.
 //! Record bytes stay sub-slices of the frame until the one copy into the log's buffer.
 
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::connection::{Begun, PendingReply, Served};
 use crate::context::{Operation, Resource};
 use crate::drivers::admission::Terms;
 use crate::error_code::ToErrorCode;
+use crate::handlers::leaders::Leaders;
 use crate::handlers::{Answer, BadRequest, Call};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
@@ -190,18 +191,26 @@ fn answer<P: Platform, M: Mesh<Message>>(
         call.count(first.unwrap_or_default());
         return if first.is_some() { Served::Close } else { Served::Silence };
     }
+    let mut leaders = Leaders::new(call);
     let mut answers = answers.into_iter();
+    let mut partitions_of = |topic: &TopicEcho| {
+        let topic_ref = TopicRef::of(call.version >= 13, &topic.name, topic.topic_id);
+        let answered = topic.partitions.iter().zip(answers.by_ref());
+        let partitions = answered.map(|(index, answer)| {
+            let response = partition_response(*index, answer);
+            let current_leader = leaders.beside(response.error_code, topic_ref, *index);
+            PartitionProduceResponse { current_leader, ..response }
+        });
+        partitions.collect::<Vec<_>>()
+    };
     let responses = topics.into_iter().map(|topic| TopicProduceResponse {
+        partition_responses: partitions_of(&topic),
         name: topic.name.into(),
         topic_id: topic.topic_id,
-        partition_responses: topic
-            .partitions
-            .into_iter()
-            .zip(answers.by_ref())
-            .map(|(index, answer)| partition_response(index, answer))
-            .collect(),
     });
-    let body = ProduceResponse { responses: responses.collect(), ..Default::default() };
+    let responses = responses.collect();
+    let node_endpoints = leaders.endpoints();
+    let body = ProduceResponse { responses, node_endpoints, ..Default::default() };
     call.reply(&Answer::with_errors(body, errors))
 }
 

@@ -154,6 +154,26 @@ fn an_unclean_start_begins_a_new_epoch_and_fences_the_old_one() {
         let frame = client.call(7, &request);
         assert_eq!(crate::support::listed(&frame)[0].error_code, expected, "epoch {epoch}");
     }
+    // KIP-951: who leads, and where it is, beside the error that sends a client to look for it.
+    for (version, leader_id, endpoints) in
+        [(9, -1, 0), (11, -1, 0), (12, 1, 0), (16, 1, 1), (18, 1, 1)]
+    {
+        let mut request = fetch_of(&topic, &[(0, 0)]);
+        request.topics[0].partitions[0].current_leader_epoch = LeaderEpoch(0);
+        let frame = client.call(version, &request);
+        let answer: FetchResponse<'_> = frame.read();
+        let leader = &answer.responses[0].partitions[0].current_leader;
+        let known = (leader.leader_id.0, leader.leader_epoch.0);
+        assert_eq!(known, (leader_id, leader_id), "v{version}");
+        assert_eq!(answer.node_endpoints.len(), endpoints, "v{version}");
+        for endpoint in &answer.node_endpoints {
+            let port = i32::from(node.address().port());
+            assert_eq!(
+                (endpoint.node_id.0, &*endpoint.host, endpoint.port),
+                (1, "127.0.0.1", port)
+            );
+        }
+    }
     // FE-8: a reader whose last record is of epoch 0 and who is past its end has records that were lost.
     let mut request = fetch_of(&topic, &[(0, 2)]);
     request.topics[0].partitions[0].last_fetched_epoch = LeaderEpoch(0);

@@ -19,6 +19,7 @@ use crate::fetch_sessions::{
     FetchSession, Naming, Resumed, Resumption, SessionPartition, SessionRefusal, SessionTopic,
     Shown,
 };
+use crate::handlers::leaders::Leaders;
 use crate::handlers::{Answer, Call};
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
@@ -171,15 +172,24 @@ fn reply<P: Platform, M: Mesh<Message>>(
     answers.retain(|answer| session.answer(answer.slot.0, read_of(&answer.outcome)));
     let mut errors = Vec::with_capacity(answers.len());
     let mut records = Vec::new();
+    let mut leaders = Leaders::new(call);
     let mut responses = Responses { naming, last: None, topics: Vec::new() };
     for answer in answers {
         let Some((topic, index)) = session.at(answer.slot.0) else { continue };
         let data = data_of(call.version, request, answer.outcome, &mut records);
         errors.push(data.error_code);
+        let name = topic.name.as_deref().unwrap_or_default();
+        let topic_ref = TopicRef::of(naming == Naming::Ids, name, topic.id);
+        let current_leader = leaders.beside(data.error_code, topic_ref, index);
+        let data = PartitionData { current_leader, ..data };
         responses.push(topic, index, data);
     }
-    let body =
-        FetchResponse { session_id: id.0, responses: responses.topics, ..Default::default() };
+    let body = FetchResponse {
+        session_id: id.0,
+        responses: responses.topics,
+        node_endpoints: leaders.endpoints(),
+        ..Default::default()
+    };
     let served = call.reply_with(&Answer::with_errors(body, errors), records, Some(memory));
     session.settle();
     served
