@@ -1,4 +1,4 @@
-"""What a node must hold of its topics, and how two such pictures differ. Pure: no broker, no client.
+"""What a node must hold of its topics, and how two pictures differ. Pure: no broker, no client.
 
 A batch is known by where it stands and by a digest of the bytes that a broker must not change, so
 that equal pictures mean equal records, byte for byte.

@@ -1,7 +1,7 @@
 //! Whether a log's disk stands still.
 //!
-//! Owns the judgement and its words: a failed disk says so, a stalled one says nothing, and nobody else can tell an operator why the
-//! producers of a partition wait. It never ends anything: the disk may go on, and then all that was accepted is made lasting.
+//! Owns the judgement: a failed disk says so, a stalled one says nothing, and nobody else can tell an operator why the producers
+//! of a partition wait. It never ends anything: the disk may go on, and then all that was accepted is made lasting.
 
 use std::cell::Cell;
 use std::time::Duration;

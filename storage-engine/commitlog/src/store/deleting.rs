@@ -1,7 +1,7 @@
 //! Logs that go with their topic.
 //!
-//! Owns the way of their files: first out of `topics/`, lasting on return, so that the name is free; then, in the background, out of
-//! existence. It deletes nothing that does not name the topic that is gone.
+//! Owns the way of their files: first out of `topics/`, lasting on return, so that the name is free; then, in the background,
+//! out of existence. It deletes nothing that does not name the topic that is gone.
 
 use record::TopicPartition;
 

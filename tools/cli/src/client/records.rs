@@ -13,8 +13,8 @@ use wire::delete_records::{
 use crate::client::{AutoCreate, CallOptions, Client, ClientError, Topic};
 
 impl<P: Platform> Client<P> {
-    /// Deletes what lies before these offsets; gives where each partition starts now. `topic` is brought up to date where a leader
-    /// has moved.
+    /// Deletes what lies before these offsets; gives where each partition starts now. `topic` is brought up to date where a
+    /// leader has moved.
     pub(crate) async fn delete_records(
         &mut self,
         topic: &mut Topic,

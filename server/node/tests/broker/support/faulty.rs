@@ -1,6 +1,7 @@
 //! The real disk, failing and stalling where a file says so.
 //!
-//! Owns the rules and their wrapper around the platform. A rule strikes before the real call, or after it where it says so. The node reads its rules from the file at every call: a test changes them while the node runs.
+//! Owns the rules and their wrapper around the platform. A rule strikes before the real call, or after it where it says so. The
+//! node reads its rules from the file at every call: a test changes them while the node runs.
 //!
 //! ```text
 //! fail|fill|stall  any|open|write|sync|read|remove  PART      one a line; strikes where the path contains PART
