@@ -133,12 +133,13 @@ class Filler:
 
     def fill_for_good(self, connection: raw.Connection, bytes_max: int) -> None:
         """Fills until it stays full: a file that is closed gives back what it had in reserve."""
-        refused_since = 0.0
+        self.fill(connection, bytes_max)
+        refused_since = time.monotonic()
         while time.monotonic() - refused_since < SETTLE_SECONDS:
-            if refused_since == 0.0 or self.keep_one(connection) == raw.NONE:
+            time.sleep(0.1)
+            if self.keep_one(connection) == raw.NONE:
                 self.fill(connection, bytes_max)
                 refused_since = time.monotonic()
-            time.sleep(0.1)
 
     def verify(self) -> None:
         """Every acknowledged number is in its place; the last large record is whole."""
