@@ -102,19 +102,32 @@ impl Drop for StopRequested {
 mod tests {
     use super::*;
     use crate::run::run_local;
+    use nix::unistd::{Pid, gettid};
     use std::time::{Duration, Instant};
+
+    /// Whether a thread of this process sleeps in the kernel.
+    fn is_asleep(thread: Pid) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
+        stat.rsplit_once(") ").unwrap().1.starts_with('S')
+    }
 
     #[test]
     fn a_request_from_another_thread_wakes_a_sleeping_executor() {
         let stop = StopSignal::default();
         let from_outside = stop.clone();
+        let executor = gettid();
         let asking = std::thread::spawn(move || {
-            while from_outside.shared.waiters().wakers.is_empty() {
+            let started = Instant::now();
+            let waits = || {
+                let is_listened = !from_outside.shared.waiters().wakers.is_empty();
+                is_listened && is_asleep(executor)
+            };
+            while !waits() && started.elapsed() < Duration::from_secs(10) {
                 std::thread::yield_now();
             }
-            // Long enough for the executor to go to sleep in the kernel.
-            std::thread::sleep(Duration::from_millis(50));
+            let has_waited = waits();
             from_outside.request();
+            assert!(has_waited, "the executor never slept");
         });
         let started = Instant::now();
         run_local(async { stop.requested().await }).unwrap();

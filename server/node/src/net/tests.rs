@@ -1,8 +1,9 @@
 use super::*;
 use crate::run::run_local;
-use std::cell::Cell;
+use futures_lite::future::poll_once;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::pin::pin;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -56,24 +57,23 @@ fn parts_of_many_sizes() -> Vec<Vec<u8>> {
 fn a_large_send_to_a_slow_reader_arrives_whole_and_lets_others_run() {
     let parts = parts_of_many_sizes();
     let expected = parts.concat();
-    let ticks = Rc::new(Cell::new(0_u32));
-    let counted = ticks.clone();
+    let (busy_elsewhere, may_read) = channel();
     let received = serve(
         |_reader, mut writer| async move {
             let ticking = glommio::spawn_local(async move {
-                loop {
+                for _ in 0..10 {
                     glommio::timer::sleep(Duration::from_millis(1)).await;
-                    counted.set(counted.get() + 1);
                 }
+                busy_elsewhere.send(()).unwrap();
             });
             let parts: Vec<&[u8]> = parts.iter().map(Vec::as_slice).collect();
             writer.send(&parts).await.unwrap();
             writer.shutdown().await;
-            ticking.cancel().await;
+            ticking.await;
         },
-        |mut stream| {
-            // The sender must have filled every buffer on the way, and wait.
-            thread::sleep(Duration::from_millis(100));
+        move |mut stream| {
+            // Far more than the buffers between us hold is being sent; nothing is read before the core has done other things.
+            may_read.recv_timeout(Duration::from_secs(20)).expect("a send stops its core");
             let mut received = Vec::new();
             let mut chunk = vec![0; 60_000];
             loop {
@@ -86,7 +86,6 @@ fn a_large_send_to_a_slow_reader_arrives_whole_and_lets_others_run() {
     );
     assert_eq!(received.len(), expected.len());
     assert!(received == expected, "bytes changed on the way");
-    assert!(ticks.get() >= 10, "the core did nothing else while it waited: {}", ticks.get());
 }
 
 #[test]
@@ -137,13 +136,11 @@ fn a_peer_that_closed_its_sending_side_still_gets_the_answer() {
 fn shutdown_ends_our_own_waiting_read_and_the_peer_sees_the_end() {
     serve(
         |mut reader, mut writer| async move {
-            let reading = glommio::spawn_local(async move {
-                let mut buffer = [0; 16];
-                reader.read(&mut buffer).await.unwrap()
-            });
-            glommio::timer::sleep(Duration::from_millis(5)).await;
+            let mut buffer = [0; 16];
+            let mut reading = pin!(reader.read(&mut buffer));
+            assert!(poll_once(reading.as_mut()).await.is_none(), "nothing was sent");
             writer.shutdown().await;
-            assert_eq!(reading.await, 0);
+            assert_eq!(reading.await.unwrap(), 0);
             assert!(writer.send(&[b"late"]).await.is_err());
         },
         |mut stream| assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0),
