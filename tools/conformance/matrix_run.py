@@ -56,6 +56,10 @@ def _go(client: str) -> Program:
     return Program([CACHE / "matrix-go" / "matrix", client])
 
 
+def _rust(client: str) -> Program:
+    return Program([CACHE / "matrix-rust" / "bin" / "matrix", client])
+
+
 PROGRAMS = {
     "confluent-kafka": _python("conformance-venv", "with_confluent.py"),
     "confluent-kafka, old": _python("matrix-python-old", "with_confluent.py"),
@@ -65,6 +69,8 @@ PROGRAMS = {
     "franz-go": _go("franz-go"),
     "sarama": _go("sarama"),
     "segmentio/kafka-go": _go("kafka-go"),
+    "rdkafka": _rust("rdkafka"),
+    "rskafka": _rust("rskafka"),
     "Java": _java(CACHE / "kafka" / "jars"),
     "Java, old": _java(CACHE / "matrix-java-old" / "jars"),
 }

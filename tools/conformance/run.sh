@@ -28,6 +28,7 @@ cd "$here"
 timeout "$bound" "$python" run.py "${broker[@]}" "${clients[@]}" "$@" || failed=1
 timeout "$bound" "$python" compare_run.py "${broker[@]}" || failed=1
 timeout "$bound" "$python" matrix_run.py "${broker[@]}" || failed=1
+timeout "$bound" "$python" rskafka_run.py "${broker[@]}" || failed=1
 timeout "$bound" "$python" dump_log_run.py "${broker[@]}" "${files[@]}" || failed=1
 timeout "$bound" "$python" kill_run.py "${broker[@]}" "${kills[@]}" || failed=1
 timeout "$bound" "$python" churn_run.py "${broker[@]}" "${churn[@]}" || failed=1

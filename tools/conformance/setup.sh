@@ -19,6 +19,9 @@ system_packages() {
   command -v go >/dev/null || missing+=(golang-go)
   command -v npm >/dev/null || missing+=(nodejs npm)
   command -v mvn >/dev/null || missing+=(maven)
+  # librdkafka comes as source with the Rust client.
+  command -v make >/dev/null || missing+=(make)
+  command -v c++ >/dev/null || missing+=(g++)
   command -v taskset >/dev/null || missing+=(util-linux)
   command -v python3 >/dev/null || missing+=(python3)
   # Debian splits ensurepip off, and `python3 -m venv` needs it.
