@@ -3,8 +3,9 @@
     compatibility.py            writes it
     compatibility.py --check    fails if it is not what would be written
 
-Two sources: differential/expected.tsv (compare_run.py holds every row against both brokers) and
-matrix/results.json (matrix_run.py writes it, and fails where a run finds something else).
+Three sources: differential/expected.tsv (compare_run.py holds every row against both brokers),
+matrix/results.json (matrix_run.py writes it, and fails where a run finds something else), and the
+differences between configurations, which a test of the node holds against Kafka's table.
 """
 
 import argparse
@@ -39,6 +40,14 @@ newest version, and compares the answers field by field. These are all the diffe
 the run, and so does a row that is no longer true. Words are not compared: whether there is a text is. Error codes are
 listed in docs/protocol.md. A `*` stands for anything.
 """
+CONFIGS = REPOSITORY / "server" / "node" / "tests" / "configs" / "differences.tsv"
+CONFIGS_HEAD = """
+## Configurations that differ
+
+DescribeConfigs of a fresh node is held against all that a fresh Apache Kafka 4.4 answers, name by name
+(`server/node/tests/broker/kafka_configs.rs`): type, default, whether it can be changed while the node runs, whether it is a
+secret, and the broker's options behind a topic's. These are all the differences.
+"""
 
 
 def cell(text: str) -> str:
@@ -71,13 +80,23 @@ def matrix_rows(results: Results) -> Iterator[str]:
         yield f"| {client} | {found['version']} | " + " | ".join(cells) + " |"
 
 
+def config_rows() -> Iterator[str]:
+    """One line a difference, in the order of the file."""
+    yield "| Of | Name | What | Kafka | Corelog | Why |"
+    yield "|---|---|---|---|---|---|"
+    for line in CONFIGS.read_text().splitlines()[1:]:
+        scope, name, what, kafka, corelog, reason = line.split("\t")
+        values = f"{code(kafka or '(empty)')} | {code(corelog or '(empty)')}"
+        yield f"| {scope} | {code(name)} | {what} | {values} | {cell(reason)} |"
+
+
 def document() -> str:
     """The whole page."""
     parts = [HEAD]
     if RESULTS.exists():
         results: Results = json.loads(RESULTS.read_text())
         parts += [MATRIX_HEAD, *matrix_rows(results)]
-    parts += [DIFFERENCES_HEAD, *difference_rows(table())]
+    parts += [DIFFERENCES_HEAD, *difference_rows(table()), CONFIGS_HEAD, *config_rows()]
     return "\n".join(part.rstrip("\n") for part in parts) + "\n"
 
 

@@ -3,7 +3,10 @@
 //! Owns the check of one value against one rule, for topics here and for the broker's own options. It never knows which
 //! options exist.
 
-use alloc::string::String;
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
 
 /// Longest value of an option, in bytes: what Kafka's own records can hold.
 pub const CONFIG_VALUE_BYTES_MAX: usize = 32_767;
@@ -67,7 +70,7 @@ pub enum Allowed {
     Fraction(f64, f64),
     /// One of these words.
     OneOf(&'static [&'static str]),
-    /// A list of these words, each at most once.
+    /// A list of these words; one that stands twice counts once.
     ListOf(&'static [&'static str]),
     /// `*`, or a list of `partition:node`.
     PartitionReplicas,
@@ -231,10 +234,7 @@ fn check_words(name: &'static str, allowed: Allowed, value: &str) -> Result<(), 
             Err(ConfigRefusal::NotOneOf { name, value: excerpt(value), allowed })
         }
         Allowed::ListOf(allowed) => {
-            let is_known = words(value).all(|word| allowed.contains(&word));
-            let is_unique =
-                allowed.iter().all(|known| words(value).filter(|word| word == known).count() <= 1);
-            if is_known && is_unique {
+            if words(value).all(|word| allowed.contains(&word)) {
                 return Ok(());
             }
             Err(ConfigRefusal::NotOneOf { name, value: excerpt(value), allowed })
@@ -269,6 +269,39 @@ pub fn list_items(value: &str) -> impl Iterator<Item = &str> {
     value.split(',').map(str::trim).filter(|item| !item.is_empty())
 }
 
+/// A value in the one form in which it is told, whatever form it was set in: `false` for `FALSE`, `7` for `007`, and each
+/// item of a list once. What is not of its type stays as it is.
+#[must_use]
+pub fn plain_form(kind: ConfigType, value: &str) -> String {
+    let plain = match kind {
+        ConfigType::Boolean => parse_boolean(value).map(|flag| flag.to_string()),
+        ConfigType::Int | ConfigType::Short | ConfigType::Long => {
+            value.parse().ok().map(|number: i64| number.to_string())
+        }
+        ConfigType::Double => value.parse().ok().map(as_java_tells),
+        ConfigType::List => {
+            let mut seen = BTreeSet::new();
+            let once: Vec<&str> = list_items(value).filter(|item| seen.insert(*item)).collect();
+            Some(once.join(","))
+        }
+        ConfigType::String | ConfigType::Class | ConfigType::Password => None,
+    };
+    plain.unwrap_or_else(|| String::from(value))
+}
+
+/// A number as Java writes it: `0.5`, `1.0`, `1.0E7`, `1.0E-4`.
+fn as_java_tells(number: f64) -> String {
+    let magnitude = number.abs();
+    if magnitude == 0.0 || (1e-3..1e7).contains(&magnitude) {
+        return format!("{number:?}");
+    }
+    let text = format!("{number:E}");
+    match text.split_once('E') {
+        Some((digits, exponent)) if !digits.contains('.') => format!("{digits}.0E{exponent}"),
+        _ => text,
+    }
+}
+
 /// As much of a peer's text as a message may repeat.
 #[must_use]
 pub fn excerpt(text: &str) -> String {
@@ -277,4 +310,48 @@ pub fn excerpt(text: &str) -> String {
         .take(EXCERPT_CHARS_MAX)
         .map(|character| if character.is_control() { '?' } else { character })
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_told_in_one_form_however_it_was_set() {
+        use ConfigType::{Boolean, Double, Int, List, Long, Short, String as Words};
+        let rows = [
+            (Boolean, "FALSE", "false"),
+            (Boolean, "True", "true"),
+            (Boolean, "maybe", "maybe"),
+            (Int, "007", "7"),
+            (Short, "-0", "0"),
+            (Long, "+9223372036854775807", "9223372036854775807"),
+            (Long, "auto", "auto"),
+            (Double, "0.50", "0.5"),
+            (Double, "1", "1.0"),
+            (Double, "0.00010", "1.0E-4"),
+            (Double, "10000000", "1.0E7"),
+            (Double, "1.7976931348623157E308", "1.7976931348623157E308"),
+            (List, "delete,delete", "delete"),
+            (List, " compact , delete ,,compact", "compact,delete"),
+            (List, "", ""),
+            (Words, "CreateTime", "CreateTime"),
+        ];
+        for (kind, value, expected) in rows {
+            assert_eq!(plain_form(kind, value), expected, "{kind:?} {value:?}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_a_list_may_stand_twice_and_must_be_known() {
+        let check = |value| {
+            let allowed = Allowed::ListOf(&["compact", "delete"]);
+            check_value("cleanup.policy", ConfigType::List, allowed, value).is_ok()
+        };
+        assert!(check("delete,delete"));
+        assert!(check("delete, compact,delete"));
+        assert!(check(""));
+        assert!(!check("delete,deleted"));
+        assert!(!check("DELETE"));
+    }
 }

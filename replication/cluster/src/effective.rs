@@ -15,7 +15,7 @@ use record::NodeId;
 
 use crate::image::{Image, Topic};
 use crate::topic_config::{Built, TOPIC_CONFIGS, TopicConfig, TopicSettings, topic_config};
-use crate::{Allowed, ConfigType};
+use crate::{Allowed, ConfigType, plain_form};
 
 /// Where a value comes from, with Kafka's number for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -93,6 +93,13 @@ pub struct ConfigSynonym {
     pub value: Option<Arc<str>>,
     /// The source.
     pub source: ConfigSource,
+}
+
+/// Puts every value into the form in which it is told.
+fn in_plain_form(kind: ConfigType, synonyms: &mut [ConfigSynonym]) {
+    for synonym in synonyms {
+        synonym.value = synonym.value.as_deref().map(|value| plain_form(kind, value).into());
+    }
 }
 
 impl Image {
@@ -183,6 +190,7 @@ impl Image {
             let of_broker = self.broker_synonyms(node, synonym, broker);
             synonyms.extend(of_broker.into_iter().filter(|synonym| synonym.value.is_some()));
         }
+        in_plain_form(row.kind, &mut synonyms);
         let (value, source) = match synonyms.first() {
             Some(first) => (first.value.as_deref().map(String::from), first.source),
             None => (Some(String::from(row.default)), ConfigSource::Default),
@@ -214,6 +222,7 @@ impl Image {
             if is_sensitive {
                 synonyms.iter_mut().for_each(|synonym| synonym.value = None);
             }
+            in_plain_form(row.kind, &mut synonyms);
             let (value, source) = match synonyms.first() {
                 Some(first) => (first.value.as_deref().map(String::from), first.source),
                 None => (None, ConfigSource::Default),

@@ -44,7 +44,7 @@ pub use alter_configs::{
 pub use apply::{ApplyError, FEATURE_LEVEL_KNOWN};
 pub use config_value::{
     Allowed, CONFIG_VALUE_BYTES_MAX, ConfigRefusal, ConfigType, check_value, excerpt, list_items,
-    parse_boolean,
+    parse_boolean, plain_form,
 };
 pub use create_partitions::{CreatePartitions, GrowthOutcome, GrowthRefusal, TopicGrowth};
 pub use create_topics::{

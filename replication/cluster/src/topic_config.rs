@@ -8,7 +8,7 @@ pub use table::TOPIC_CONFIGS;
 
 use record::batch::TimestampType;
 
-use crate::config_value::{check_value, excerpt};
+use crate::config_value::{check_value, excerpt, list_items};
 use crate::{Allowed, ConfigRefusal, ConfigType, nearest};
 
 /// How much of a configuration is built.
@@ -99,6 +99,7 @@ pub(crate) fn check_built_value<'a>(
     if let Built::Only(supported) = built {
         let is_supported = match kind {
             ConfigType::Boolean => supported.iter().any(|word| word.eq_ignore_ascii_case(value)),
+            ConfigType::List => list_items(value).all(|item| supported.contains(&item)),
             _ => supported.contains(&value),
         };
         if !is_supported {

@@ -19,8 +19,8 @@ pub use leader::{
 };
 pub use mutant::Mutant;
 pub use producers::{
-    Attempt, BATCHES_PER_PRODUCER, Duplicate, PRODUCERS_MAX, Producers, ProducersOptions,
-    SequenceRefusal, Verdict,
+    ActiveProducer, Attempt, BATCHES_PER_PRODUCER, Duplicate, PRODUCERS_MAX, Producers,
+    ProducersOptions, SequenceRefusal, Verdict,
 };
 pub use waiters::{
     Acks, FETCH_WAITERS_MAX, FetchWaiter, PRODUCE_WAITERS_MAX, ProduceOutcome, ProduceWaiter,

@@ -188,6 +188,23 @@ impl Producer {
     }
 }
 
+/// What an administrator is told of a producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// The producer.
+    pub id: ProducerId,
+    /// Its newest epoch.
+    pub epoch: ProducerEpoch,
+    /// The sequence of its last record; -1 where no batch of this epoch came yet.
+    pub last_sequence: i32,
+    /// The largest timestamp of its last batch.
+    pub last_timestamp: Timestamp,
+    /// The epoch of the coordinator that wrote its last marker; -1 for none.
+    pub coordinator_epoch: i32,
+    /// Where its open transaction began in this partition; -1 for none.
+    pub transaction_first_offset: Offset,
+}
+
 /// The producers of one partition.
 #[derive(Debug, Clone)]
 pub struct Producers {
@@ -214,6 +231,18 @@ impl Producers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_id.is_empty()
+    }
+
+    /// Every producer that is remembered, ascending by id.
+    pub fn active(&self) -> impl Iterator<Item = ActiveProducer> {
+        self.by_id.iter().map(|(id, producer)| ActiveProducer {
+            id: *id,
+            epoch: producer.epoch,
+            last_sequence: producer.batches.last().map_or(NO_SEQUENCE, |last| last.last_sequence),
+            last_timestamp: producer.last_timestamp,
+            coordinator_epoch: producer.coordinator_epoch,
+            transaction_first_offset: Offset(producer.transaction_first_offset),
+        })
     }
 
     /// Whether a client's batch comes next, is here already, or is out of line.

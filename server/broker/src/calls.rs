@@ -13,14 +13,17 @@ use cluster::{
     AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, FeatureRefusal,
     GrowthOutcome, Image, ProducerIdBlock, UpdateFeatures,
 };
-use partition::{Acks, Isolation};
+use partition::{Acks, ActiveProducer, Isolation};
 use record::{EpochEnd, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 use crate::control::{Changed, TopicCreation, TopicDeletion};
 use crate::drivers::metadata_log::MetadataLogError;
 use crate::metrics::Snapshot;
 use crate::node_state::NodeState;
-use crate::refusal::{DeleteRecordsRefusal, FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+use crate::refusal::{
+    DeleteRecordsRefusal, DescribeProducersRefusal, FetchRefusal, ListOffsetsRefusal,
+    ProduceRefusal,
+};
 
 /// Where in the client's request an entry stood: answers find their way back by it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -285,6 +288,33 @@ pub struct DeleteRecordsAnswer {
     pub outcome: Result<Offset, DeleteRecordsRefusal>,
 }
 
+/// One partition of a DescribeProducers request.
+#[derive(Debug, Clone, Copy)]
+pub struct ProducersEntry {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The partition.
+    pub partition: TopicPartition,
+}
+
+/// The partitions of one DescribeProducers request that one core owns.
+#[derive(Debug, Clone)]
+pub struct ProducersCall {
+    /// The partitions, in the order of the request.
+    pub entries: Vec<ProducersEntry>,
+    /// So many producers may still be listed.
+    pub room: usize,
+}
+
+/// The answer for one partition of a DescribeProducers request.
+#[derive(Debug)]
+pub struct ProducersAnswer {
+    /// Its place in the request.
+    pub slot: EntrySlot,
+    /// The producers, ascending by id.
+    pub outcome: Result<Vec<ActiveProducer>, DescribeProducersRefusal>,
+}
+
 /// A log and how large it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogSize {
@@ -338,6 +368,8 @@ pub enum Request {
     EpochEnds(EpochEndCall),
     /// Move log starts.
     DeleteRecords(DeleteRecordsCall),
+    /// List the producers of partitions.
+    Producers(ProducersCall),
     /// List the logs and their sizes.
     LogSizes,
 
@@ -387,6 +419,8 @@ pub enum Reply {
     EpochEnds(Vec<EpochEndAnswer>),
     /// To [`Request::DeleteRecords`].
     DeleteRecords(Vec<DeleteRecordsAnswer>),
+    /// To [`Request::Producers`].
+    Producers(Vec<ProducersAnswer>),
     /// To [`Request::LogSizes`].
     LogSizes(Vec<LogSize>),
     /// To [`Request::CreateTopics`].

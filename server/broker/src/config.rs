@@ -34,7 +34,8 @@ pub use kafka::{KAFKA_BROKER_CONFIGS, KafkaBrokerConfig};
 pub use listeners::{AdvertisedHost, ListenerConfig};
 pub use overlap::Overlap;
 pub use schema::{
-    COARSER_OPTIONS, CoarserOption, ConfigOption, OPTIONS, Unit, environment_name, option,
+    COARSER_OPTIONS, CoarserOption, ConfigOption, OPTIONS, Unit, environment_name, kind_of_alias,
+    option,
 };
 pub use sources::{CONFIG_FILE_BYTES_MAX, ENVIRONMENT_RESERVED, Sources};
 
@@ -217,7 +218,8 @@ impl Config {
             };
             // Every alias is a name of Kafka's, and tools ask for it.
             for name in option.aliases {
-                configs.insert(name, config.clone());
+                let kind = kind_of_alias(name).unwrap_or(option.kind);
+                configs.insert(name, BrokerConfig { kind, ..config.clone() });
             }
             configs.insert(option.key, config);
         }

@@ -9,7 +9,10 @@ use wire::{ApiKey, ErrorCode};
 use crate::drivers::metadata_log::MetadataLogError;
 use crate::fetch_sessions::SessionRefusal;
 use crate::metrics::SeriesNames;
-use crate::refusal::{DeleteRecordsRefusal, FetchRefusal, ListOffsetsRefusal, ProduceRefusal};
+use crate::refusal::{
+    DeleteRecordsRefusal, DescribeProducersRefusal, FetchRefusal, ListOffsetsRefusal,
+    ProduceRefusal,
+};
 
 /// What `/metrics` calls the APIs and the errors it counts by.
 pub(crate) const SERIES_NAMES: SeriesNames = SeriesNames {
@@ -120,6 +123,17 @@ impl ToErrorCode for DeleteRecordsRefusal {
         match self {
             Self::Read(refusal) => refusal.error_code(),
             Self::Policy => ErrorCode::PolicyViolation,
+        }
+    }
+}
+
+impl ToErrorCode for DescribeProducersRefusal {
+    fn error_code(&self) -> ErrorCode {
+        match self {
+            Self::Read(refusal) => refusal.error_code(),
+            Self::Name => ErrorCode::InvalidTopicException,
+            Self::UnknownTopic => ErrorCode::UnknownTopicOrPartition,
+            Self::TooMany => ErrorCode::InvalidRequest,
         }
     }
 }

@@ -239,6 +239,23 @@ pub enum DeleteRecordsRefusal {
     Policy,
 }
 
+/// Why the producers of a partition were not listed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum DescribeProducersRefusal {
+    /// As for Fetch.
+    #[error(transparent)]
+    Read(#[from] FetchRefusal),
+    /// No topic can have this name.
+    #[error("no topic can have this name")]
+    Name,
+    /// There is no such topic.
+    #[error("there is no such topic")]
+    UnknownTopic,
+    /// One answer is about so many partitions, and holds so many producers, at most.
+    #[error("more than one answer holds")]
+    TooMany,
+}
+
 impl From<TrimError> for DeleteRecordsRefusal {
     fn from(error: TrimError) -> Self {
         Self::Read(match error {

@@ -159,6 +159,8 @@ api_table! {
         codec 0..=2, flexible 0.., served 0..=2;
     60 DescribeCluster "Lists the nodes of the cluster"
         codec 0..=2, flexible 0.., served 0..=2;
+    61 DescribeProducers "Lists the producers that partitions remember"
+        codec 0..=0, flexible 0.., served 0..=0;
     74 ListConfigResources "Lists what has configurations"
         codec 0..=1, flexible 0.., served 0..=1;
     75 DescribeTopicPartitions "Lists the partitions of topics, page by page"
@@ -208,7 +210,6 @@ const OTHER_NAMES: &[(i16, &str)] = &[
     (56, "AlterPartition"),
     (58, "Envelope"),
     (59, "FetchSnapshot"),
-    (61, "DescribeProducers"),
     (62, "BrokerRegistration"),
     (63, "BrokerHeartbeat"),
     (64, "UnregisterBroker"),
@@ -365,6 +366,7 @@ mod tests {
         check(ApiKey::DescribeQuorum, 0, 2);
         check(ApiKey::UpdateFeatures, 0, 2);
         check(ApiKey::DescribeCluster, 0, 2);
+        check(ApiKey::DescribeProducers, 0, 0);
         check(ApiKey::ListConfigResources, 0, 1);
         check(ApiKey::DescribeTopicPartitions, 0, 0);
         assert!(!ApiKey::Produce.is_served(2));

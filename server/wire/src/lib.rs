@@ -42,7 +42,7 @@ pub use message::{Message, Request, Response};
 pub use messages::{
     AnyRequest, AnyResponse, alter_configs, api_versions, common, create_partitions, create_topics,
     delete_records, delete_topics, describe_cluster, describe_configs, describe_log_dirs,
-    describe_quorum, describe_topic_partitions, fetch, find_coordinator, incremental_alter_configs,
-    init_producer_id, list_config_resources, list_offsets, list_partition_reassignments, metadata,
-    offset_for_leader_epoch, produce, update_features,
+    describe_producers, describe_quorum, describe_topic_partitions, fetch, find_coordinator,
+    incremental_alter_configs, init_producer_id, list_config_resources, list_offsets,
+    list_partition_reassignments, metadata, offset_for_leader_epoch, produce, update_features,
 };

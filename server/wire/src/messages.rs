@@ -10,6 +10,7 @@ pub mod delete_topics;
 pub mod describe_cluster;
 pub mod describe_configs;
 pub mod describe_log_dirs;
+pub mod describe_producers;
 pub mod describe_quorum;
 pub mod describe_topic_partitions;
 pub mod fetch;
@@ -90,6 +91,7 @@ any_message! {
         DescribeQuorum(describe_quorum::DescribeQuorumRequest<'a>),
         UpdateFeatures(update_features::UpdateFeaturesRequest<'a>),
         DescribeCluster(describe_cluster::DescribeClusterRequest),
+        DescribeProducers(describe_producers::DescribeProducersRequest<'a>),
         ListConfigResources(list_config_resources::ListConfigResourcesRequest),
         DescribeTopicPartitions(describe_topic_partitions::DescribeTopicPartitionsRequest<'a>),
     }
@@ -118,6 +120,7 @@ any_message! {
         DescribeQuorum(describe_quorum::DescribeQuorumResponse<'a>),
         UpdateFeatures(update_features::UpdateFeaturesResponse<'a>),
         DescribeCluster(describe_cluster::DescribeClusterResponse<'a>),
+        DescribeProducers(describe_producers::DescribeProducersResponse<'a>),
         ListConfigResources(list_config_resources::ListConfigResourcesResponse<'a>),
         DescribeTopicPartitions(describe_topic_partitions::DescribeTopicPartitionsResponse<'a>),
     }

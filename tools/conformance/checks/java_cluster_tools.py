@@ -15,7 +15,7 @@ from harness.report import Skipped, expect, expect_equal
 from . import Check, Context
 
 LATENCY_RECORDS, VERIFIABLE_RECORDS = 200, 500
-DELETE_RECORDS, DESCRIBE_LOG_DIRS = 21, 35
+DELETE_RECORDS, DESCRIBE_LOG_DIRS, DESCRIBE_PRODUCERS = 21, 35, 61
 
 
 def advertised(context: Context) -> set[int]:
@@ -129,6 +129,30 @@ def log_dirs(context: Context) -> str:
     return str(sizes)
 
 
+def producers(context: Context) -> str:
+    """kafka-transactions tells who appends to a partition, and how far each has come."""
+    needs(context, DESCRIBE_PRODUCERS)
+    topic = context.topic("java-producers", 2)
+    for count in (3, 5):
+        client = clients.producer(context.bootstrap, enable_idempotence=True)
+        delivery = clients.Delivery()
+        for n in range(count):
+            client.produce(topic, f"value {n}", partition=1, on_delivery=delivery)
+        delivery.finish(client, count)
+    told = []
+    for partition in ("0", "1"):
+        place = ("describe-producers", "--topic", topic, "--partition", partition)
+        # The word for what to do comes last here, and its arguments follow it.
+        told.append([line.split() for line in context.tools.tool("transactions", *place).splitlines()])
+    expect_equal("rows", [len(rows) for rows in told], [1, 3])
+    found = [dict(zip(told[1][0], row, strict=True)) for row in told[1][1:]]
+    expect_equal("last sequences", sorted(row["LastSequence"] for row in found), ["2", "4"])
+    for row in found:
+        none = (row["LatestCoordinatorEpoch"], row["CurrentTransactionStartOffset"])
+        expect_equal("of transactions", none, ("-1", "None"))
+    return f"producers {', '.join(row['ProducerId'] for row in found)}"
+
+
 CHECKS: dict[str, Check] = {
     "java-cluster": cluster,
     "java-api-versions": api_versions,
@@ -136,4 +160,5 @@ CHECKS: dict[str, Check] = {
     "java-verifiable-producer": verifiable,
     "java-delete-records": delete_records,
     "java-log-dirs": log_dirs,
+    "java-producers": producers,
 }

@@ -218,7 +218,9 @@ class Side:
         if isinstance(value, dict):
             return self._struct(api, value)
         if isinstance(value, list):
-            return [self._value(api, name, element) for element in value]
+            values = [self._value(api, name, element) for element in value]
+            # Kafka's order is that of a hash table.
+            return sorted(values, key=repr) if name == "ActiveProducers" else values
         if name.endswith("Id") and isinstance(value, str) and len(value) == 32:
             unknown = "no id" if value == ZERO_ID else "an id"
             return f"id of {self.name_of_id[value]}" if value in self.name_of_id else unknown

@@ -5,7 +5,7 @@
 #   kafka.sh TOOL [arguments]          topics get-offsets console-producer console-consumer dump-log
 #                                      producer-perf-test configs broker-api-versions cluster
 #                                      features metadata-quorum delete-records log-dirs verifiable-producer
-#                                      e2e-latency
+#                                      e2e-latency transactions
 #   kafka.sh serve --data-dir DIR --port N [--fsync] [--set key=value]...
 #                                      formats DIR when it is new, then becomes the broker (foreground)
 #
@@ -93,5 +93,6 @@ case $verb in
   log-dirs) tool LogDirsCommand "$@" ;;
   verifiable-producer) tool VerifiableProducer "$@" ;;
   e2e-latency) tool EndToEndLatency "$@" ;;
+  transactions) tool TransactionsCommand "$@" ;;
   *) fail "unknown verb '$verb': see the head of this file" ;;
 esac

@@ -505,6 +505,12 @@ pub fn option(key: &str) -> Option<&'static ConfigOption> {
     OPTIONS.iter().find(|option| option.key == key || option.aliases.contains(&key))
 }
 
+/// The type that Kafka gives an alias, where it is not the option's own: its directories may be several.
+#[must_use]
+pub fn kind_of_alias(alias: &str) -> Option<ConfigType> {
+    matches!(alias, "log.dir" | "log.dirs").then_some(ConfigType::List)
+}
+
 /// The environment variable of a key: `CORELOG_` and the key in upper case, with `_` for `.`.
 #[must_use]
 pub fn environment_name(key: &str) -> String {

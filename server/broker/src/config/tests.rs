@@ -425,6 +425,8 @@ fn describe_configs_finds_every_option_of_kafkas_and_of_ours() {
     let set = |name: &str| configs[name].set.as_deref();
     assert_eq!(set("log.segment.bytes"), Some("2000000"));
     assert_eq!((set("log.dirs"), set("data.dir")), (Some("/x"), Some("/x")));
+    let kinds = ["log.dir", "log.dirs", "data.dir"].map(|name| configs[name].kind);
+    assert_eq!(kinds, [ConfigType::List, ConfigType::List, ConfigType::String]);
     assert_eq!(set("fetch.max.bytes"), None);
     // As Kafka has it: a topic's segment.ms then names no broker option behind it.
     assert_eq!((set("log.roll.ms"), configs["log.roll.ms"].default.as_deref()), (None, None));

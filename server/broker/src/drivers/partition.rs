@@ -16,8 +16,9 @@ use commitlog::{
 };
 use futures_lite::future::or;
 use partition::{
-    AppendDecision, Effect, EndReason, FetchWaiter, InSync, Input, Isolation, Leader, LeaderStart,
-    LogProgress, ProduceOutcome, ProduceWaiter, Producers, ReadView, WaiterToken, Written,
+    ActiveProducer, AppendDecision, Effect, EndReason, FetchWaiter, InSync, Input, Isolation,
+    Leader, LeaderStart, LogProgress, ProduceOutcome, ProduceWaiter, Producers, ReadView,
+    WaiterToken, Written,
 };
 use record::{LeaderEpoch, Offset, Timestamp, TopicPartition};
 
@@ -230,6 +231,12 @@ impl<P: Platform> PartitionDriver<P> {
     /// Idempotent producers remembered.
     pub fn producer_count(&self) -> usize {
         self.producers.borrow().len()
+    }
+
+    /// What is known of them, ascending by id; `None` where they are more than `count_max`.
+    pub fn active_producers(&self, count_max: usize) -> Option<Vec<ActiveProducer>> {
+        let producers = self.producers.borrow();
+        (producers.len() <= count_max).then(|| producers.active().collect())
     }
 
     /// What may be seen.

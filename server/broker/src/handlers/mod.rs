@@ -13,6 +13,7 @@ mod delete_topics;
 mod describe_cluster;
 mod describe_configs;
 mod describe_log_dirs;
+mod describe_producers;
 mod describe_quorum;
 mod describe_topic_partitions;
 mod fetch;
@@ -333,6 +334,11 @@ async fn serve_administration<P: Platform, M: Mesh<Message>>(
             use wire::list_partition_reassignments::ListPartitionReassignmentsRequest as Request;
             Request::decode(version, body)?;
             call.reply(&list_partition_reassignments::handle(call))
+        }
+        ApiKey::DescribeProducers => {
+            use wire::describe_producers::DescribeProducersRequest as Request;
+            let request = Request::decode(version, body)?;
+            call.reply(&describe_producers::handle(call, &request).await)
         }
         ApiKey::DescribeQuorum => {
             let request = wire::describe_quorum::DescribeQuorumRequest::decode(version, body)?;

@@ -14,6 +14,7 @@ mod logs;
 mod node_settings;
 mod offsets;
 mod producer_ids;
+mod producers;
 mod producing;
 mod resuming;
 mod run;

@@ -113,6 +113,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         Request::DeleteRecords(call) => {
             Reply::DeleteRecords(shard.delete_records_here(&call).await)
         }
+        Request::Producers(call) => Reply::Producers(shard.producers_here(&call).await),
         Request::LogSizes => Reply::LogSizes(shard.log_sizes_here()),
         Request::Accept => {
             shard.accept();

@@ -105,7 +105,7 @@ fn the_advertised_answer_comes_from_the_table() {
     assert_eq!((produce.min_version, produce.max_version), (0, 13));
     let keys: Vec<_> = answer.api_keys.iter().map(|api| api.api_key).collect();
     let expected =
-        [0, 1, 2, 3, 10, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 55, 57, 60, 74, 75];
+        [0, 1, 2, 3, 10, 18, 19, 20, 21, 22, 23, 32, 33, 35, 37, 44, 46, 55, 57, 60, 61, 74, 75];
     assert_eq!(keys, expected);
     let header = ResponseHeader { correlation_id: 1 };
     for version in 0..=5 {

@@ -125,6 +125,8 @@ fn check_any(row: &Golden) {
         "UpdateFeaturesResponse": update_features::UpdateFeaturesResponse<'_>,
         "DescribeClusterRequest": describe_cluster::DescribeClusterRequest,
         "DescribeClusterResponse": describe_cluster::DescribeClusterResponse<'_>,
+        "DescribeProducersRequest": describe_producers::DescribeProducersRequest<'_>,
+        "DescribeProducersResponse": describe_producers::DescribeProducersResponse<'_>,
         "ListConfigResourcesRequest": list_config_resources::ListConfigResourcesRequest,
         "ListConfigResourcesResponse": list_config_resources::ListConfigResourcesResponse<'_>,
         "DescribeTopicPartitionsRequest": describe_topic_partitions::DescribeTopicPartitionsRequest<'_>,
@@ -183,7 +185,7 @@ fn every_row_decodes_to_its_json_and_encodes_to_its_bytes() {
         check_any(&row);
         rows += 1;
     }
-    assert_eq!(rows, 1210);
+    assert_eq!(rows, 1220);
 }
 
 #[test]
