@@ -18,6 +18,7 @@ use record::{EpochEnd, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
 use crate::control::{Changed, TopicCreation, TopicDeletion};
 use crate::drivers::metadata_log::MetadataLogError;
+use crate::handover::Handover;
 use crate::metrics::Snapshot;
 use crate::node_state::NodeState;
 use crate::refusal::{
@@ -372,6 +373,8 @@ pub enum Request {
     Producers(ProducersCall),
     /// List the logs and their sizes.
     LogSizes,
+    /// Go on with this connection.
+    TakeOver(Box<Handover>),
 
     /// Create topics.
     CreateTopics(TopicCreation),
@@ -441,7 +444,7 @@ pub enum Reply {
     Opened(Result<usize, String>),
     /// To [`Request::Listen`]: the bound addresses, with the ports that port 0 became, or why not.
     Listening(Result<Vec<SocketAddr>, String>),
-    /// To [`Request::Accept`], [`Request::Apply`], [`Request::Drain`] and [`Request::Stop`].
+    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Apply`], [`Request::Drain`] and [`Request::Stop`].
     Done,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),

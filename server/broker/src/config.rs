@@ -106,6 +106,8 @@ pub struct Config {
     pub connections_max: u32,
     /// `max.connections.per.ip`.
     pub connections_per_address_max: u32,
+    /// `connections.handover.requests`; `None` for never.
+    pub connection_handover_after: Option<u32>,
     /// `connections.max.idle.ms`.
     pub connection_idle_max: Duration,
     /// `connections.send.timeout.ms`.
@@ -321,6 +323,9 @@ impl SettingReader<'_> {
             request_bytes_max: self.sure("socket.request.max.bytes"),
             connections_max: self.sure("max.connections"),
             connections_per_address_max: self.sure("max.connections.per.ip"),
+            connection_handover_after: self
+                .number("connections.handover.requests")
+                .filter(|count| *count > 0),
             connection_idle_max: self.millis("connections.max.idle.ms"),
             connection_send_max: self.millis("connections.send.timeout.ms"),
             fetch_bytes_max: self.sure("fetch.max.bytes"),

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::connection::Routing;
 use crate::endpoint::Approach;
 
 /// Who is behind a connection.
@@ -85,6 +86,8 @@ pub struct RequestContext {
     pub local: SocketAddr,
     /// Time stamps of this request.
     pub stages: Stages,
+    /// Which cores the requests of the connection concern.
+    pub(crate) routing: Rc<Routing>,
 }
 
 impl RequestContext {

@@ -1,7 +1,8 @@
 //! The fetch sessions of one core (KIP-227): which there are, which epoch each is at, which must go for another.
 //!
-//! Owns the bounds, the epochs and Kafka's rule of eviction. A session lives on the core whose connection opened it; a client that
-//! comes back by another core is told that its session is not found, and opens one there. Pure: time and randomness are
+//! Owns the bounds, the epochs and Kafka's rule of eviction. A session lives on the core that serves the connection which opened it,
+//! and moves with that connection; a client that comes back by another core is told that its session is not found, and opens one
+//! there. Pure: time and randomness are
 //! arguments, and nothing here reads a log.
 //!
 //! ```text
@@ -134,6 +135,21 @@ struct Entry {
     bytes: usize,
 }
 
+/// A session between two cores, whose connection moves.
+#[derive(Debug)]
+pub struct CarriedSession {
+    id: SessionId,
+    entry: Entry,
+}
+
+impl CarriedSession {
+    /// Its number, which stays the same.
+    #[must_use]
+    pub fn id(&self) -> SessionId {
+        self.id
+    }
+}
+
 /// The sessions of one core.
 #[derive(Debug)]
 pub struct FetchSessions {
@@ -261,13 +277,41 @@ impl FetchSessions {
         Ok(&mut entry.session)
     }
 
+    /// Takes a session out, for the core that its connection moves to.
+    pub fn take(&mut self, id: SessionId) -> Option<CarriedSession> {
+        let entry = self.remove(id)?;
+        Some(CarriedSession { id, entry })
+    }
+
+    /// Takes in a session of another core, used now. Where there is no room it is closed, as if it had been evicted: its client is
+    /// told that it is not found, and opens another.
+    pub fn adopt(&mut self, now: Duration, carried: CarriedSession) {
+        let CarriedSession { id, entry } = carried;
+        let Some(bytes_free) = self.limits.bytes_max.checked_sub(entry.bytes) else { return };
+        if self.sessions.contains_key(&id) {
+            return;
+        }
+        while self.sessions.len() >= self.limits.slots || self.bytes > bytes_free {
+            let Some(evictee) = self.evictee(entry.size, now) else { return };
+            self.close(evictee);
+            self.evictions += 1;
+        }
+        self.sessions.insert(id, Entry { size: 0, bytes: 0, ..entry });
+        self.touch(id, now);
+    }
+
     /// Closes a session; one that is not here is no mistake.
     pub fn close(&mut self, id: SessionId) {
-        let Some(entry) = self.sessions.remove(&id) else { return };
+        drop(self.remove(id));
+    }
+
+    fn remove(&mut self, id: SessionId) -> Option<Entry> {
+        let entry = self.sessions.remove(&id)?;
         self.by_use.remove(&(entry.used_at, id));
         self.evictable.remove(&(entry.size, id));
         self.partition_count -= entry.size;
         self.bytes -= entry.bytes;
+        Some(entry)
     }
 
     /// Who goes for a new session of that size: one that was not used for long, else the smallest that is old, if smaller.

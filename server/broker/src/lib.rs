@@ -16,6 +16,7 @@ pub mod endpoint;
 mod error_code;
 pub mod fetch_sessions;
 mod handlers;
+pub mod handover;
 mod log_pace;
 mod memory;
 pub mod mesh_call;

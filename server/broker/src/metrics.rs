@@ -222,6 +222,7 @@ scalar_metrics! {
     Counter appended_records = "corelog_appended_records_total", Count, Sum, "Records appended.";
     Counter connections_accepted = "corelog_connections_accepted_total", Count, Sum, "Connections accepted.";
     Gauge connections = "corelog_connections", Count, PerCore, "Connections open now.";
+    Counter connections_handed_over = "corelog_connections_handed_over_total", Count, Sum, "Connections that moved to the core which all their requests concerned.";
     Counter connections_idle = "corelog_connections_idle_total", Count, Sum, "Connections closed because nothing had moved on them for connections.max.idle.ms.";
     Counter connections_refused = "corelog_connections_refused_total", Count, Sum, "Connections closed at once because max.connections was reached.";
     Counter connections_refused_per_address = "corelog_connections_refused_per_ip_total", Count, Sum, "Connections closed at once because their address had as many as max.connections.per.ip.";

@@ -3,6 +3,8 @@
 //! Owns the traits only. `node` implements them on io_uring, the simulator in memory. Everything is local
 //! to one core except what [`Mesh`] carries.
 
+use std::any::Any;
+use std::fmt;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -51,6 +53,9 @@ pub trait Platform: Executor {
         timeout: Duration,
     ) -> impl Future<Output = io::Result<(Self::Reader, Self::Writer)>>;
 
+    /// Goes on with a connection that another core of this node has parted with. Errors: it is closed.
+    fn adopt(&self, parted: Parted) -> io::Result<(Self::Reader, Self::Writer)>;
+
     /// Size of the disk that holds the data directory; 0 where the system does not say. Blocks: for the start only.
     fn disk_bytes(&self) -> u64;
 
@@ -62,6 +67,29 @@ pub trait Platform: Executor {
 
     /// CPU time this core has spent, and how long it has been running: for the busy metric.
     fn busy(&self) -> (Duration, Duration);
+}
+
+/// A connection between two cores: plain data, which closes the connection when it is dropped.
+pub struct Parted(Box<dyn Any + Send>);
+
+impl Parted {
+    /// What the platform keeps of it.
+    #[must_use]
+    pub fn new<T: Send + 'static>(kept: T) -> Self {
+        Self(Box::new(kept))
+    }
+
+    /// What the platform kept. Errors: it was another platform's.
+    pub fn into_kept<T: 'static>(self) -> io::Result<T> {
+        let kept = self.0.downcast::<T>().map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok(*kept)
+    }
+}
+
+impl fmt::Debug for Parted {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Parted")
+    }
 }
 
 /// A bound socket.
@@ -91,6 +119,13 @@ pub trait ConnectionReader: 'static {
 
     /// This end: what a wildcard listener advertises.
     fn local_address(&self) -> SocketAddr;
+
+    /// Parts with the connection, so that another core can go on with it: from here on neither half touches it, whatever is done
+    /// to them.
+    ///
+    /// Order   no read and no send may be under way.
+    /// Errors  nothing has changed: it goes on here.
+    fn part(&self) -> io::Result<Parted>;
 }
 
 /// The sending half of a connection.

@@ -4,17 +4,17 @@
 //! second is dropped. Readiness comes from the ring, bytes move by nonblocking recv and sendmsg. Must never copy what is
 //! sent, never raise SIGPIPE, and never keep the core in one system call longer than [`SEND_BYTES_MAX`] takes.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
+use broker::platform::{ConnectionReader, ConnectionWriter, Listener, Parted};
 use futures_lite::{AsyncRead, AsyncWrite};
 use glommio::GlommioError;
 use glommio::net as runtime;
@@ -227,12 +227,20 @@ pub(crate) async fn connect(
     halves(stream.map_err(io_error)?)
 }
 
+/// Goes on with a connection of another core.
+pub(crate) fn adopt(parted: Parted) -> io::Result<(TcpReader, TcpWriter)> {
+    let descriptor: OwnedFd = parted.into_kept()?;
+    // SAFETY: the descriptor was just taken out of its owner, so this is its only owner.
+    halves(unsafe { runtime::TcpStream::from_raw_fd(descriptor.into_raw_fd()) })
+}
+
 fn halves(stream: runtime::TcpStream) -> io::Result<(TcpReader, TcpWriter)> {
     // Replies are written whole: waiting for more to send would only delay them.
     stream.set_nodelay(true).map_err(io_error)?;
     let peer = stream.peer_addr().map_err(io_error)?;
     let local = stream.local_addr().map_err(io_error)?;
-    let connection = Rc::new(Connection { stream: RefCell::new(stream), peer, local });
+    let (stream, is_parted) = (RefCell::new(stream), Cell::new(false));
+    let connection = Rc::new(Connection { stream, is_parted, peer, local });
     Ok((TcpReader { connection: connection.clone() }, TcpWriter { connection }))
 }
 
@@ -240,6 +248,8 @@ fn halves(stream: runtime::TcpStream) -> io::Result<(TcpReader, TcpWriter)> {
 #[derive(Debug)]
 struct Connection {
     stream: RefCell<runtime::TcpStream>,
+    /// Another core has a descriptor of the same socket: what ends here must not end it there.
+    is_parted: Cell<bool>,
     peer: SocketAddr,
     local: SocketAddr,
 }
@@ -260,6 +270,9 @@ impl Connection {
     /// Ends both directions. A poll in the ring keeps the socket alive after it is closed: without this the other end
     /// would learn of the close only when the ring runs again. Fails only where the connection has ended already.
     fn shutdown(&self) {
+        if self.is_parted.get() {
+            return;
+        }
         drop(self.with_socket(|socket| socket.shutdown(Shutdown::Both)));
     }
 }
@@ -301,6 +314,13 @@ impl ConnectionReader for TcpReader {
 
     fn local_address(&self) -> SocketAddr {
         self.connection.local
+    }
+
+    fn part(&self) -> io::Result<Parted> {
+        // A second descriptor, since the runtime keeps its own; a poll that it still has in the ring consumes nothing.
+        let copy: OwnedFd = self.connection.with_socket(|socket| socket.try_clone())?.into();
+        self.connection.is_parted.set(true);
+        Ok(Parted::new(copy))
     }
 }
 

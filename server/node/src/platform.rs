@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use broker::Platform;
+use broker::platform::Parted;
 use commitlog::{Executor, LocalTask, TaskClass};
 use futures_lite::FutureExt;
 use glommio::TaskQueueHandle;
@@ -163,6 +164,10 @@ impl Platform for CorePlatform {
         timeout: Duration,
     ) -> io::Result<(TcpReader, TcpWriter)> {
         crate::net::connect(address, timeout).await
+    }
+
+    fn adopt(&self, parted: Parted) -> io::Result<(TcpReader, TcpWriter)> {
+        crate::net::adopt(parted)
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -146,6 +146,25 @@ impl FrameDecoder {
         }
     }
 
+    /// A decoder that goes on with a stream of which `arrived` is not cut yet: what another decoder of it gave up.
+    #[must_use]
+    pub fn resumed(limits: FrameLimits, arrived: Bytes) -> Self {
+        let end = arrived.len();
+        let buffer = Buffer::Shared(arrived);
+        Self { buffer, end, at_first_frame: false, ..Self::new(limits) }
+    }
+
+    /// What has arrived and is not handed out, copied out: the stream goes on in another decoder, [`Self::resumed`].
+    #[must_use]
+    pub fn into_arrived(mut self, pool: &mut BufferPool) -> Bytes {
+        let arrived = Bytes::copy_from_slice(self.arrived());
+        pool.retire(match mem::replace(&mut self.buffer, Buffer::Own(BytesMut::new())) {
+            Buffer::Own(bytes) => bytes.freeze(),
+            Buffer::Shared(bytes) => bytes,
+        });
+        arrived
+    }
+
     /// Room for the next read; never empty.
     ///
     /// Shape   the tail of the read buffer, or, while a large frame is under way, no further than its end: then the start of
@@ -230,8 +249,7 @@ impl FrameDecoder {
         self.arrived().get(SIZE_BYTES..).unwrap_or_default()
     }
 
-    /// Bytes that have arrived and belong to no frame handed out. 0 at a frame's border: there the stream may end, and a
-    /// connection may move.
+    /// Bytes that have arrived and belong to no frame handed out. 0 at a frame's border: there the stream may end.
     #[must_use]
     pub const fn pending_bytes(&self) -> usize {
         self.end - self.start

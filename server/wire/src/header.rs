@@ -3,16 +3,18 @@
 //! Owns the decision what a server does about a request that it does not know: [`HeaderError`] says whether the connection
 //! can go on. It never looks into a body.
 
+use alloc::string::String;
+
 use record::codec::{DecodeError, Reader};
 
 use crate::api::{ApiKey, name_of_key};
 use crate::decode::{BodyError, Decoder};
 use crate::encode::{Content, EncodeError, Encoded, Encoder, Output, encode};
-use crate::field::{Placed, WriteField};
+use crate::field::{Placed, Text, WriteField};
 use crate::message::{Request, Response, body_at};
 
 /// The header of a request that this release serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHeader<'a> {
     /// What is asked.
     pub api: ApiKey,
@@ -20,8 +22,8 @@ pub struct RequestHeader<'a> {
     pub version: i16,
     /// The client's number for this request; the answer carries it.
     pub correlation_id: i32,
-    /// What the client calls itself.
-    pub client_id: Option<&'a str>,
+    /// What the client calls itself. Only a name: bytes that are no text are replaced, as Kafka does.
+    pub client_id: Option<Text<'a>>,
 }
 
 /// Why a request is not served. All but [`HeaderError::ApiVersionsTooNew`] end the connection, as with Kafka.
@@ -58,12 +60,12 @@ pub enum HeaderError {
 }
 
 /// A request header before anyone judged its key and version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RawRequestHeader<'a> {
     pub key: i16,
     pub version: i16,
     pub correlation_id: i32,
-    pub client_id: Option<&'a str>,
+    pub client_id: Option<Text<'a>>,
 }
 
 impl<'a> RawRequestHeader<'a> {
@@ -76,7 +78,7 @@ impl<'a> RawRequestHeader<'a> {
 
     /// Reads what follows them. The client id is a classic string in every version.
     fn read_rest(&mut self, reader: &mut Reader<'a>, header: i16) -> Result<(), DecodeError> {
-        self.client_id = reader.nullable_string()?;
+        self.client_id = read_name(reader)?;
         if header >= 2 {
             reader.skip_tagged_fields()?;
         }
@@ -94,7 +96,7 @@ impl<'a> RawRequestHeader<'a> {
         encoder.writer.i16(self.key);
         encoder.writer.i16(self.version);
         encoder.writer.i32(self.correlation_id);
-        match self.client_id {
+        match self.client_id.as_deref() {
             Some(client_id) if client_id.len() > crate::decode::STRING_BYTES_MAX => {
                 encoder.output().refuse(EncodeError::StringTooLong { bytes: client_id.len() });
             }
@@ -118,6 +120,19 @@ impl<'a> RawRequestHeader<'a> {
             ApiKey::ApiVersions => HeaderError::ApiVersionsTooNew { version, correlation_id },
             api => HeaderError::UnsupportedVersion { api, version },
         })
+    }
+}
+
+/// A classic string or null that is only shown.
+fn read_name<'a>(reader: &mut Reader<'a>) -> Result<Option<Text<'a>>, DecodeError> {
+    let start = *reader;
+    match reader.nullable_string() {
+        Err(DecodeError::NotUtf8 { .. }) => {
+            *reader = start;
+            let len = usize::from(reader.u16()?);
+            reader.take(len).map(|bytes| Some(String::from_utf8_lossy(bytes)))
+        }
+        name => Ok(name?.map(Text::Borrowed)),
     }
 }
 
@@ -198,6 +213,7 @@ pub fn encode_request<'a, M: Request<'a>>(
     body: &M,
 ) -> Result<Encoded, EncodeError> {
     let Call { version, correlation_id, client_id } = call;
+    let client_id = client_id.map(Text::Borrowed);
     let header = RawRequestHeader { key: M::API.key(), version, correlation_id, client_id };
     encode(&RequestFrame { header, api: M::API, body })
 }

@@ -28,6 +28,7 @@ fn clients_are_told_the_truth_for_every_seed() {
         ("look-ups", stats.lookups),
         ("clients that do not read", stats.sluggards),
         ("cores that stand still", stats.still_cores),
+        ("connections that moved", stats.moved_connections),
     ] {
         assert!(count > 10, "{name}: {count} in {report}");
     }

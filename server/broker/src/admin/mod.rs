@@ -3,10 +3,14 @@
 //! Owns a deliberately small HTTP/1.1: GET and HEAD, one request a connection, bounded headers, no body. It binds loopback unless
 //! told otherwise, never blocks a data core (it runs on the control executor) and changes nothing.
 
+mod guests;
+
 use std::future::Future;
 use std::time::Duration;
 
 use futures_lite::future::or;
+
+pub use guests::{Guest, Guests};
 
 use crate::platform::{ConnectionReader, ConnectionWriter, Platform};
 
@@ -77,15 +81,16 @@ impl Page {
 /// Serves one connection: one request, one answer.
 pub async fn serve<P: Platform>(
     platform: &P,
-    mut reader: P::Reader,
-    mut writer: P::Writer,
+    (mut reader, mut writer): (P::Reader, P::Writer),
     pages: &impl Pages,
+    guest: &Guest,
 ) {
     let late = async {
-        platform.sleep(HEAD_TIME_MAX).await;
+        or(platform.sleep(HEAD_TIME_MAX), guest.dismissed()).await;
         None
     };
     if let Some(request) = or(read_head(&mut reader), late).await {
+        guest.has_asked();
         let (page, with_body) = match request {
             Ok(Head { method, path }) => match method.as_str() {
                 "GET" => (pages.page(&path).await, true),

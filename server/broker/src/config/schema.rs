@@ -89,7 +89,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 52] = [
+pub static OPTIONS: [ConfigOption; 53] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -119,6 +119,13 @@ pub static OPTIONS: [ConfigOption; 52] = [
         key: "broker.rack",
         doc: "Where the node stands, as clients and replica placement are told.",
         ..TEXT
+    },
+    ConfigOption {
+        key: "connections.handover.requests",
+        allowed: Allowed::Range(0, INT_MAX),
+        default: Some("64"),
+        doc: "After so many requests in a row for partitions of one other core a connection moves to that core; 0 for never. Each move makes the next one of that connection take twice as many.",
+        ..COUNT
     },
     ConfigOption {
         key: "connections.max.idle.ms",

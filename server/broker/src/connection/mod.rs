@@ -6,6 +6,7 @@
 mod activity;
 mod counted;
 mod replies;
+mod routing;
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -13,19 +14,22 @@ use std::time::Duration;
 use bytes::Bytes;
 use commitlog::{Disk, TaskClass};
 use futures_lite::future::or;
+use record::ShardIndex;
 use wire::{FrameDecoder, FrameError, RequestHeader};
 
 pub(crate) use activity::{Activity, ArrivalLimits, Lapse, Patience};
 pub(crate) use replies::{Begun, Earlier, PendingReply, ReplyQueue, Served};
+pub(crate) use routing::Routing;
 
 use crate::connection::counted::{counted_bytes, is_counted};
-use crate::context::{ListenerName, Principal, RequestContext, Stages};
+use crate::context::{Principal, RequestContext, Stages};
 use crate::handlers;
+use crate::handover::Departure;
 use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
 use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::{PlainSendPath, Sending};
-use crate::shard::{BadInputKind, Shard};
+use crate::shard::{Arrival, BadInputKind, Shard};
 use crate::sync::Flag;
 
 /// How long replies under way may take to leave once the client has sent its last byte.
@@ -61,6 +65,9 @@ pub(crate) enum EndReason {
     /// The frame is no request that is served here.
     #[error("{0}")]
     Request(handlers::BadRequest),
+    /// It goes on there.
+    #[error("the connection moves to core {core}", core = .0.0)]
+    Moves(ShardIndex),
 }
 
 impl EndReason {
@@ -74,13 +81,13 @@ impl EndReason {
     }
 }
 
-/// Serves one connection to its end.
+/// Serves one connection to its end on this core; gives what is to go on elsewhere, and where.
 pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     shard: Rc<Shard<P, M>>,
-    listener: ListenerName,
+    arrival: Arrival,
     activity: Rc<Activity>,
     (reader, writer): (P::Reader, P::Writer),
-) {
+) -> Option<(ShardIndex, Departure)> {
     let queue = ReplyQueue::new(Rc::clone(&activity), shard.state().mutant);
     let sending = Rc::clone(&queue);
     let sender = Rc::clone(&shard);
@@ -108,22 +115,15 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     );
     let reading = ReadingEnd { activity: Rc::clone(&activity), queue: Rc::clone(&queue) };
     let peer = reader.peer_address();
-    let mut incoming = Incoming {
-        context: RequestContext {
-            principal: Principal::Anonymous,
-            listener,
-            client: None,
-            peer,
-            local: reader.local_address(),
-            stages: Stages::default(),
-        },
-        decoder: FrameDecoder::new(shard.frame_limits()),
-        memory: None,
-        reader,
-        queue: Rc::clone(&queue),
-        activity: Rc::clone(&activity),
+    let queued = Rc::clone(&queue);
+    let mut incoming = Incoming::begin(&shard, arrival, (reader, queued, activity));
+    let (reason, departure) = loop {
+        let reason = incoming.run(&shard).await;
+        let EndReason::Moves(to) = reason else { break (reason, None) };
+        if let Some(departure) = incoming.depart(&shard) {
+            break (reason, Some((to, departure)));
+        }
     };
-    let reason = incoming.run(&shard).await;
     match &reason {
         EndReason::Frame(error) => {
             let kind = match error {
@@ -144,6 +144,7 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     };
     or(finished.raised(), shard.platform().sleep(drain_time)).await;
     drop(reading);
+    departure
 }
 
 /// Dropped when the writing half ends, however it does: after a panic too the reading half must not wait for it.
@@ -209,6 +210,28 @@ struct Incoming<P: Platform> {
 }
 
 impl<P: Platform> Incoming<P> {
+    fn begin<M: Mesh<Message>>(
+        shard: &Shard<P, M>,
+        arrival: Arrival,
+        (reader, queue, activity): (P::Reader, Rc<ReplyQueue<P::Disk>>, Rc<Activity>),
+    ) -> Self {
+        let limits = shard.frame_limits();
+        let context = RequestContext {
+            principal: Principal::Anonymous,
+            listener: arrival.listener,
+            client: None,
+            peer: reader.peer_address(),
+            local: reader.local_address(),
+            stages: Stages::default(),
+            routing: arrival.routing,
+        };
+        let decoder = match arrival.read_ahead {
+            Some(read_ahead) => FrameDecoder::resumed(limits, read_ahead),
+            None => FrameDecoder::new(limits),
+        };
+        Self { context, decoder, memory: None, reader, queue, activity }
+    }
+
     async fn run<M: Mesh<Message>>(&mut self, shard: &Rc<Shard<P, M>>) -> EndReason {
         loop {
             let frame = match self.next_frame(shard).await {
@@ -245,7 +268,51 @@ impl<P: Platform> Incoming<P> {
             if self.activity.is_given_up() {
                 return EndReason::given_up(&self.activity);
             }
+            if let Some(core) = shard.destination_of(&self.context.routing) {
+                self.come_to_rest(shard).await;
+                // Answers that were still to come may have changed what is known of it.
+                if self.may_move(shard, core) {
+                    return EndReason::Moves(core);
+                }
+            }
         }
+    }
+
+    /// Reads nothing more until every answer has been sent, or there is no point in it. Answers come in the order of the requests:
+    /// nobody gets his later for it.
+    async fn come_to_rest<M: Mesh<Message>>(&self, shard: &Rc<Shard<P, M>>) {
+        let over = or(shard.stopping().raised(), abandoned(&self.reader, shard));
+        or(self.queue.all_sent(), over).await;
+    }
+
+    fn may_move<M: Mesh<Message>>(&self, shard: &Rc<Shard<P, M>>, core: ShardIndex) -> bool {
+        self.queue.is_empty()
+            && !self.activity.is_given_up()
+            && shard.destination_of(&self.context.routing) == Some(core)
+    }
+
+    /// Makes this connection plain data, for the core that it moves to; `None` where that cannot be, and it stays.
+    fn depart<M: Mesh<Message>>(&mut self, shard: &Shard<P, M>) -> Option<Departure> {
+        let routing = &self.context.routing;
+        assert!(self.queue.is_empty(), "a connection moves with nothing under way");
+        assert!(self.memory.is_none(), "memory is taken for a frame under way only");
+        let parted = match self.reader.part() {
+            Ok(parted) => parted,
+            Err(error) => {
+                tracing::debug!(peer = %self.context.peer, %error, "a connection cannot be moved");
+                routing.stay(shard.platform().monotonic());
+                return None;
+            }
+        };
+        shard.note_handover();
+        let decoder = FrameDecoder::new(shard.frame_limits());
+        let decoder = std::mem::replace(&mut self.decoder, decoder);
+        Some(Departure {
+            parted,
+            read_ahead: decoder.into_arrived(&mut shard.buffers().borrow_mut()),
+            session: shard.fetch_sessions().borrow_mut().take(routing.session()),
+            moves: routing.next_moves(),
+        })
     }
 
     async fn next_frame<M: Mesh<Message>>(

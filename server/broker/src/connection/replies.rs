@@ -145,6 +145,22 @@ impl<D: Disk> ReplyQueue<D> {
         or(served, given_up).await
     }
 
+    /// Waits until every reply has been sent.
+    pub(crate) async fn all_sent(&self) {
+        let sent = async {
+            while !self.is_empty() {
+                self.changed.listen().await;
+            }
+        };
+        or(sent, self.activity.given_up()).await;
+    }
+
+    /// Whether every reply has been sent.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.under_way.get() == 0
+    }
+
     fn note_served(&self, is_under_way: bool) {
         if !is_under_way {
             self.unserved.set(self.unserved.get() - 1);

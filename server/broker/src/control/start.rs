@@ -28,7 +28,7 @@ use commitlog::{
 use record::{NodeId, PartitionIndex, ShardIndex, TopicId, TopicPartition};
 
 use crate::accept::accept_each;
-use crate::admin;
+use crate::admin::{self, Guests};
 use crate::calls::{ListenAt, Reply, Request};
 use crate::config::Config;
 use crate::control::pages::AdminPages;
@@ -50,8 +50,6 @@ const METADATA_CACHE_BYTES: usize = 1 << 20;
 const METADATA_FILES_MAX: usize = 16;
 /// How often the metadata log's checkpoint is looked at.
 const TICK: Duration = Duration::from_secs(1);
-/// Requests that the admin server serves at once.
-const ADMIN_CONNECTIONS_MAX: usize = 64;
 /// At most one line in this time about connections that the admin server cannot accept.
 const ADMIN_LOG_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -395,7 +393,7 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
     let bound = listener.local_address();
     let serving = Rc::clone(control);
     let accepting = async move {
-        let open = Rc::new(());
+        let guests = Rc::<Guests>::default();
         let pages = Rc::new(AdminPages::new(&serving));
         let pace = LogPace::new(ADMIN_LOG_INTERVAL);
         let failed = |error: &io::Error| {
@@ -404,15 +402,12 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
             }
         };
         let taken = |reader, writer| {
-            if Rc::strong_count(&open) > ADMIN_CONNECTIONS_MAX {
-                // Dropping them closes the connection.
-                return;
-            }
-            let (counted, pages) = (Rc::clone(&open), Rc::clone(&pages));
-            let platform = serving.platform.clone();
+            // Dropping both halves closes the connection.
+            let Some(guest) = guests.admit() else { return };
+            let (platform, pages) = (serving.platform.clone(), Rc::clone(&pages));
             let serve = async move {
-                admin::serve(&platform, reader, writer, &*pages).await;
-                drop(counted);
+                admin::serve(&platform, (reader, writer), &*pages, &guest).await;
+                drop(guest);
             };
             serving.platform.spawn(TaskClass::Foreground, Box::pin(serve));
         };

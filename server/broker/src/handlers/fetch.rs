@@ -87,6 +87,7 @@ async fn full<P: Platform, M: Mesh<Message>>(
         Session::Open => open_session(call, request, &answers),
         Session::None => SessionId::NONE,
     };
+    call.context.routing.note_session(session_id);
     reply(call, request, session_id, (answers, memory))
 }
 
@@ -132,6 +133,7 @@ async fn read<P: Platform, M: Mesh<Message>>(
     plan: &FetchPlan,
     refused: Answers<P>,
 ) -> (Answers<P>, HeldMemory) {
+    call.context.routing.note(plan.entries.iter().map(|(owner, _)| *owner));
     let (mut answers, memory) = call.shard.fetch(plan).await;
     if !refused.is_empty() {
         answers.extend(refused);

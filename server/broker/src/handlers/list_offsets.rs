@@ -33,6 +33,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     };
     let asked = first_of_each_partition(request);
     let (entries, mut answers) = plan(call, &asked).await;
+    call.context.routing.note(entries.iter().map(|(owner, _)| *owner));
     answers.extend(call.shard.list_offsets(isolation, entries, call.memory.as_ref()).await);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());

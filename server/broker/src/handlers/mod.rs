@@ -199,8 +199,8 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
         }
         Err(error) => return Err(error.into()),
     };
-    if context.client.as_deref() != header.client_id {
-        context.client = header.client_id.map(Rc::from);
+    if context.client.as_deref() != header.client_id.as_deref() {
+        context.client = header.client_id.as_deref().map(Rc::from);
     }
     let call = Call {
         shard: Rc::clone(shard),

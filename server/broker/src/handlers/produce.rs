@@ -73,6 +73,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
         zstd: if version < ZSTD_VERSION { ZstdAllowed::No } else { ZstdAllowed::Yes },
     };
     let plan = plan(&call, &request, &body, acks.err()).await;
+    call.context.routing.note(plan.entries.iter().map(|(owner, _)| *owner));
     drop(request);
     // What this core appends is copied before this returns; what another core appends stays in the frame until then.
     let here = call.shard.index();

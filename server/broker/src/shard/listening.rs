@@ -10,12 +10,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use bytes::Bytes;
+use cluster::Advertise;
 use commitlog::TaskClass;
 use futures_lite::future::or;
 
 use crate::accept::accept_each;
 use crate::calls::ListenAt;
-use crate::connection::{self, Activity, ArrivalLimits, EndReason, Lapse, Patience};
+use crate::connection::{self, Activity, ArrivalLimits, EndReason, Lapse, Patience, Routing};
 use crate::connection_counts::{ConnectionBounds, ConnectionPlace, NoPlace};
 use crate::context::ListenerName;
 use crate::log_pace::LogPace;
@@ -79,11 +81,21 @@ impl<P: Platform> Listening<P> {
     }
 }
 
+/// A connection as a core begins to serve it.
+pub(crate) struct Arrival {
+    /// The listener it came in by.
+    pub(crate) listener: ListenerName,
+    /// What is known of its requests.
+    pub(crate) routing: Rc<Routing>,
+    /// What another core has read of it and not cut into requests; `None` for a new one.
+    pub(crate) read_ahead: Option<Bytes>,
+}
+
 /// A connection that is served, for as long as it lives, however it ends.
 struct Live<P: Platform, M: Mesh<Message>> {
     shard: Rc<Shard<P, M>>,
     number: u64,
-    _place: ConnectionPlace,
+    place: Option<ConnectionPlace>,
 }
 
 impl<P: Platform, M: Mesh<Message>> Live<P, M> {
@@ -91,8 +103,12 @@ impl<P: Platform, M: Mesh<Message>> Live<P, M> {
         let number = shard.listening.next_number.get();
         shard.listening.next_number.set(number + 1);
         shard.listening.live.borrow_mut().insert(number, Rc::clone(activity));
-        shard.metrics.connections_accepted.increment();
-        Self { shard: Rc::clone(shard), number, _place: place }
+        Self { shard: Rc::clone(shard), number, place: Some(place) }
+    }
+
+    /// It is not served here any more, and keeps its place among those of the node.
+    fn leave(mut self) -> Option<ConnectionPlace> {
+        self.place.take()
     }
 }
 
@@ -169,16 +185,40 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             Ok(place) => place,
             Err(refused) => return self.report_no_place(name, peer, refused, bounds),
         };
+        self.metrics.connections_accepted.increment();
+        let routing = Routing::new(self.index(), self.handover_after(name));
+        let arrival = Arrival { listener: name.clone(), routing, read_ahead: None };
+        self.begin_serving(arrival, (reader, writer), place);
+    }
+
+    /// Serves a connection that has its place, until it ends or moves.
+    pub(super) fn begin_serving(
+        self: &Rc<Self>,
+        arrival: Arrival,
+        halves: (P::Reader, P::Writer),
+        place: ConnectionPlace,
+    ) {
         let activity = Activity::new(self.platform.monotonic());
         let live = Live::begin(self, &activity, place);
-        let (serving, name) = (Rc::clone(self), name.clone());
-        self.platform.spawn(
-            TaskClass::Foreground,
-            Box::pin(async move {
-                connection::serve(serving, name, activity, (reader, writer)).await;
-                drop(live);
-            }),
-        );
+        let (serving, listener) = (Rc::clone(self), arrival.listener.clone());
+        let serve = async move {
+            let shard = Rc::clone(&serving);
+            let departure = connection::serve(serving, arrival, activity, halves).await;
+            let place = live.leave();
+            if let Some(((to, departure), place)) = departure.zip(place) {
+                shard.hand_over(to, &listener, (departure, place)).await;
+            }
+        };
+        self.platform.spawn(TaskClass::Foreground, Box::pin(serve));
+    }
+
+    /// After how many requests in a row for one other core a connection of this listener moves there; `None` for never: where
+    /// every core is a broker of its own, clients find theirs by themselves.
+    pub(super) fn handover_after(&self, name: &ListenerName) -> Option<u32> {
+        let config = &self.state.config;
+        let listener = config.listeners.iter().find(|listener| *listener.name == *name.0)?;
+        let moves = listener.advertise == Advertise::Node && self.state.shard_count > 1;
+        config.connection_handover_after.filter(|_| moves)
     }
 
     /// Says in the log, but not for each, that a client was too slow for the others.
@@ -214,7 +254,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    fn report_no_accept(&self, name: &ListenerName, error: &io::Error) {
+    pub(super) fn report_no_accept(&self, name: &ListenerName, error: &io::Error) {
         if let Some(unlogged) = self.listening.refusal_pace.due(self.platform.monotonic()) {
             tracing::warn!(listener = %name.0, %error, unlogged, "cannot accept connections, trying again");
         }

@@ -137,6 +137,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             disk_space: DiskSpace::default(),
             producers_swept_at: Cell::new(opened_at),
             connections_swept_at: Cell::new(opened_at),
+            handover_at: Cell::default(),
             bad_input: RefCell::default(),
             no_coordinator_pace: LogPace::new(NO_COORDINATOR_LOG_INTERVAL),
         });

@@ -7,6 +7,7 @@ mod disk_floor;
 mod epoch_ends;
 mod fetching;
 mod forwarding;
+mod handover;
 mod lines;
 mod listening;
 mod log_sizes;
@@ -36,6 +37,7 @@ use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
 use wire::{BufferPool, FrameLimits};
 
 pub use fetching::FetchPlan;
+pub(crate) use listening::Arrival;
 pub use log_sizes::Cores;
 pub use producing::ProduceUnderWay;
 pub use run::run_data_core;
@@ -96,6 +98,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     producers_swept_at: Cell<Duration>,
     /// Monotonic time of the last look for silent connections.
     connections_swept_at: Cell<Duration>,
+    /// Monotonic time from which the next connection may move to another core.
+    handover_at: Cell<Duration>,
     bad_input: RefCell<BTreeMap<BadInputKind, LogPace>>,
     no_coordinator_pace: LogPace,
 }

@@ -115,6 +115,10 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         }
         Request::Producers(call) => Reply::Producers(shard.producers_here(&call).await),
         Request::LogSizes => Reply::LogSizes(shard.log_sizes_here()),
+        Request::TakeOver(handover) => {
+            shard.take_over(*handover);
+            Reply::Done
+        }
         Request::Accept => {
             shard.accept();
             shard.forget_others().await;

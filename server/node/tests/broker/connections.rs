@@ -1,6 +1,7 @@
 //! Connections: versions, bytes that are no request, and clients that do not behave (P59, P70, P72, P73).
 
 use std::cell::RefCell;
+use std::net::TcpStream;
 
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::metadata::{MetadataRequest, MetadataResponse};
@@ -378,4 +379,28 @@ fn a_client_that_takes_no_answers_is_closed_and_their_memory_is_free() {
     node.wait_for_metric("corelog_connections", |count| count == 1);
     node.wait_for_metric("corelog_fetch_memory_bytes", |bytes| bytes == 0);
     client.expect_alive();
+}
+
+/// Kafka replaces what is no UTF-8; a name is not worth a connection.
+#[test]
+fn a_client_may_call_itself_by_bytes_that_are_no_text() {
+    let mut client = Node::shared().connect();
+    let header = [0, 3, 0, 1, 0, 0, 0, 7, 0, 4, b'a', 0xff, 0xc3, b'b'];
+    let rest = [header.as_slice(), &[0xff; 4]].concat();
+    client.send_bytes(&[&(rest.len() as u32).to_be_bytes(), rest.as_slice()].concat());
+    let frame = client.receive(1).expect("an answer");
+    assert_eq!(frame.correlation_id(), 7);
+    assert_eq!(frame.read::<MetadataResponse<'_>>().brokers.len(), 1);
+    client.expect_alive();
+}
+
+#[test]
+fn clients_of_the_admin_server_that_say_nothing_keep_nobody_out() {
+    let node = Node::start(1, &[]);
+    let silent: Vec<TcpStream> =
+        (0..300).map(|_| TcpStream::connect(node.admin()).unwrap()).collect();
+    for _ in 0..5 {
+        assert_eq!(node.metric("corelog_panics_total"), 0);
+    }
+    drop(silent);
 }

@@ -306,6 +306,28 @@ fn the_budget_of_a_fetch_is_spent_in_the_order_of_the_request_whatever_the_cores
     }
 }
 
+/// Clients that go where metadata says, as every unmodified client does.
+#[test]
+fn nothing_is_forwarded_where_clients_go_to_the_core_that_leads() {
+    let node = Node::start(2, &["advertise=core"]);
+    let mut clients = CORES.map(|core| node.connect_to_core(core));
+    let topic = Topic::create(&mut clients[0], 6);
+    for (partition, core) in (0..).zip(leaders(&mut clients[0], &topic)) {
+        let client = &mut clients[usize::from(core)];
+        for value in ["a", "b", "c"] {
+            client.append(&topic, partition, &batch(&[value]));
+        }
+        assert_eq!(values_of(&client.read_from(&topic, partition, 0)), ["a", "b", "c"]);
+        assert_eq!(client.end_of(&topic, partition), 3);
+        // At the end: it waits a while.
+        let request = FetchRequest { max_wait_ms: 50, ..fetch_of(&topic, &[(partition, 3)]) };
+        assert_eq!(fetched(&client.call(12, &request)).error_code, ErrorCode::None);
+    }
+    assert_eq!(node.metric("corelog_forwarded_requests_total"), 0);
+    assert_eq!(node.metric("corelog_connections_handed_over_total"), 0);
+    assert_eq!(node.metric("corelog_appended_batches_total"), 18);
+}
+
 #[test]
 fn a_topic_is_there_and_gone_on_both_cores_when_its_answer_comes() {
     let mut clients = pair();

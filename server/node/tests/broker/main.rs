@@ -20,6 +20,7 @@ mod disk_faults;
 mod epochs;
 mod fetch;
 mod fetch_sessions;
+mod handover;
 mod idempotence;
 mod kafka_configs;
 mod life;

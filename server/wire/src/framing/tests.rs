@@ -283,3 +283,36 @@ fn the_start_of_a_frame_can_be_judged_early() {
     read(&mut decoder, &mut pool, &mut rest, 12);
     assert_eq!(decoder.frame_start(), &stream[4..14]);
 }
+
+#[test]
+fn a_stream_goes_on_in_another_decoder_wherever_it_was_left() {
+    let contents: Vec<_> = [0, 3, 4096, 5000, 70_000, 9].map(pattern).to_vec();
+    let stream: Vec<u8> = contents.iter().flat_map(|content| framed(content)).collect();
+    for read_bytes in [1, 100, 5_000, usize::MAX] {
+        let (mut decoder, mut pool) = decoder();
+        let mut rest = stream.as_slice();
+        let mut frames = Vec::new();
+        while !rest.is_empty() {
+            read(&mut decoder, &mut pool, &mut rest, read_bytes);
+            // One frame of those that have come, then the decoder changes.
+            frames.extend(decoder.next_frame(&mut pool).unwrap());
+            let pending = decoder.pending_bytes();
+            let arrived = decoder.into_arrived(&mut pool);
+            assert_eq!(arrived.len(), pending);
+            decoder = FrameDecoder::resumed(FrameLimits::default(), arrived);
+        }
+        while let Some(frame) = decoder.next_frame(&mut pool).unwrap() {
+            frames.push(frame);
+        }
+        assert!(frames.iter().eq(contents.iter()), "{read_bytes}");
+    }
+}
+
+#[test]
+fn tls_is_known_at_the_start_of_a_stream_only_not_where_it_goes_on() {
+    let limits = FrameLimits { frame_bytes_max: usize::MAX };
+    let size = [0x16, 0x03, 0x01, 0x02];
+    let mut pool = BufferPool::new(POOL_BYTES);
+    let mut resumed = FrameDecoder::resumed(limits, Bytes::copy_from_slice(&size));
+    assert_eq!(resumed.next_frame(&mut pool), Ok(None));
+}

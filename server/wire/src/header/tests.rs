@@ -12,7 +12,8 @@ fn raw(key: i16, version: i16, rest: &[u8]) -> Vec<u8> {
 
 #[test]
 fn headers_of_both_versions_are_read() {
-    let check = |version, rest: &[u8], client_id| {
+    let check = |version, rest: &[u8], client_id: Option<&'static str>| {
+        let client_id = client_id.map(Text::Borrowed);
         let frame = raw(3, version, rest);
         let (header, body) = RequestHeader::decode(&frame).unwrap();
         let expected =
@@ -24,6 +25,8 @@ fn headers_of_both_versions_are_read() {
     check(9, b"\x00\x02me\x00body", Some("me"));
     // One tagged field of a later header.
     check(9, b"\x00\x02me\x01\x05\x03abcbody", Some("me"));
+    // Not UTF-8: a name is not worth the connection.
+    check(8, b"\x00\x04m\xff\xc3ebody", Some("m\u{fffd}\u{fffd}e"));
 }
 
 #[test]
@@ -69,7 +72,7 @@ fn a_request_frame_is_read_back() {
         assert_eq!(frame[..4], (i32::try_from(frame.len()).unwrap() - 4).to_be_bytes());
         let (header, rest) = RequestHeader::decode(&frame[4..]).unwrap();
         assert_eq!((header.version, header.correlation_id), (version, 5));
-        assert_eq!(header.client_id, Some("cli"));
+        assert_eq!(header.client_id, Some("cli".into()));
         assert_eq!(MetadataRequest::decode(version, rest).unwrap(), body);
     }
 }

@@ -13,7 +13,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use broker::Platform;
-use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
+use broker::platform::{ConnectionReader, ConnectionWriter, Listener, Parted};
 use commitlog::{Executor, LocalTask, TaskClass};
 use record::Timestamp;
 use sim::disk::SimDisk;
@@ -141,6 +141,10 @@ impl Platform for TestPlatform {
         Ok((reader, TestWriter { pipe, service, sent: Vec::new() }))
     }
 
+    fn adopt(&self, _parted: Parted) -> io::Result<(TestReader, TestWriter)> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     fn busy(&self) -> (Duration, Duration) {
         (Duration::ZERO, self.executor.now())
     }
@@ -198,6 +202,10 @@ impl ConnectionReader for TestReader {
 
     fn local_address(&self) -> SocketAddr {
         self.address
+    }
+
+    fn part(&self) -> io::Result<Parted> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 

@@ -29,6 +29,7 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     faults::clear_disk(&disk);
     let pace = world.config.pace;
     let machine = SimMachine::new(&world.executor, disk.clone(), world.chance(|p| p.fork()), pace);
+    let _moves = Moves { world: Rc::clone(&world), machine: machine.clone() };
     let node = start(&world, &machine, plan).await?;
     topics::ensure(&world, &machine, plan).await?;
     verify::everything(&world, &machine, plan).await?;
@@ -44,6 +45,19 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
         passing::verify(&world, &machine, plan).await?;
     }
     stop(&world, &node, plan).await
+}
+
+/// Counts the connections that moved in a life, however it ends.
+struct Moves {
+    world: Rc<World>,
+    machine: SimMachine,
+}
+
+impl Drop for Moves {
+    fn drop(&mut self) {
+        let moved = self.machine.network().moved();
+        self.world.count(|stats| stats.moved_connections += moved);
+    }
 }
 
 async fn start(world: &Rc<World>, machine: &SimMachine, plan: LifePlan) -> Verdict<SimNode> {
@@ -78,6 +92,8 @@ fn config_of(config: &Config) -> NodeConfig {
         "request.memory.bytes=1048576".to_owned(),
         "fetch.memory.bytes=1048576".to_owned(),
         "log.index.interval.bytes=500".to_owned(),
+        // Soon enough to happen in a life.
+        format!("connections.handover.requests={}", config.handover_requests),
     ];
     NodeConfig::load(&Sources { sets, ..Sources::default() }).expect("these settings are valid")
 }

@@ -97,6 +97,8 @@ pub struct BrokerStats {
     pub still_cores: u64,
     /// Topics created and deleted beside the others.
     pub passing_topics: u64,
+    /// Connections that one core handed to another.
+    pub moved_connections: u64,
 }
 
 impl BrokerStats {
@@ -116,6 +118,7 @@ impl BrokerStats {
         self.sluggards += other.sluggards;
         self.still_cores += other.still_cores;
         self.passing_topics += other.passing_topics;
+        self.moved_connections += other.moved_connections;
     }
 }
 
@@ -125,7 +128,7 @@ impl fmt::Display for BrokerStats {
             formatter,
             "lives={} crashes={} clean_stops={} sectors_torn={} disk_errors={} disk_full={} connections={} \
              cut_connections={} produces={} retries={} acked_batches={} fetches={} fetched_batches={} \
-             verified_batches={} lookups={} sluggards={} still_cores={} passing_topics={}",
+             verified_batches={} lookups={} sluggards={} still_cores={} passing_topics={} moved_connections={}",
             self.lives,
             self.disk.crashes,
             self.clean_stops,
@@ -144,6 +147,7 @@ impl fmt::Display for BrokerStats {
             self.sluggards,
             self.still_cores,
             self.passing_topics,
+            self.moved_connections,
         )
     }
 }
@@ -164,6 +168,7 @@ struct Config {
     advertise: Advertise,
     pace: NetworkPace,
     mesh_messages_max: usize,
+    handover_requests: u32,
     segment_ms: i64,
     batch_bytes_max: u64,
     batches_per_life: u64,
@@ -178,6 +183,7 @@ impl Config {
             advertise: *prng.pick(&[Advertise::Node, Advertise::Core, Advertise::Core]),
             pace: NetworkPace::Ragged { unread_bytes_max },
             mesh_messages_max: *prng.pick(&[1, 4, 64]),
+            handover_requests: *prng.pick(&[1, 3, 64]),
             segment_ms: *prng.pick(&[1_000, 604_800_000]),
             batch_bytes_max: *prng.pick(&[300, 3_000, 30_000]),
             batches_per_life: prng.between(3, 25),

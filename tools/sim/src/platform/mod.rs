@@ -16,6 +16,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use broker::Platform;
+use broker::platform::Parted;
 use commitlog::{Executor, LocalTask, TaskClass};
 use record::Timestamp;
 
@@ -176,6 +177,10 @@ impl Platform for SimPlatform {
     ) -> io::Result<(SimReader, SimWriter)> {
         // One node: it has nobody to connect to.
         Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn adopt(&self, parted: Parted) -> io::Result<(SimReader, SimWriter)> {
+        self.machine.0.network.adopt(parted)
     }
 
     fn disk_bytes(&self) -> u64 {

@@ -4,16 +4,17 @@
 //! large; what the broker sends waits for room once the client does not read. Dropping both halves of the broker's end, or
 //! the client's socket, closes the connection: what was sent before still arrives. A reset loses what has not arrived.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
+use broker::platform::{ConnectionReader, ConnectionWriter, Listener, Parted};
 
 use crate::executor::SimExecutor;
 use crate::prng::{OneIn, Prng};
@@ -76,10 +77,15 @@ impl Pipe {
     }
 }
 
+/// A pipe, to look into or change. Cores are one thread here; the lock only makes an end plain data, which crosses the mesh.
+fn held(pipe: &Mutex<Pipe>) -> MutexGuard<'_, Pipe> {
+    pipe.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// One end: what it receives and what it sends.
 struct End {
-    incoming: Rc<RefCell<Pipe>>,
-    outgoing: Rc<RefCell<Pipe>>,
+    incoming: Arc<Mutex<Pipe>>,
+    outgoing: Arc<Mutex<Pipe>>,
     own: SocketAddr,
     peer: SocketAddr,
 }
@@ -88,7 +94,7 @@ impl End {
     /// What is there, at least one byte and at most `bytes_max`; 0 at the end of the stream.
     async fn read(&self, buffer: &mut [u8]) -> usize {
         poll_fn(|context| {
-            let mut pipe = self.incoming.borrow_mut();
+            let mut pipe = held(&self.incoming);
             if pipe.bytes.is_empty() && !pipe.is_closed {
                 pipe.reader = Some(context.waker().clone());
                 return Poll::Pending;
@@ -101,7 +107,7 @@ impl End {
     /// Sends what there is room for; returns how much.
     async fn write(&self, bytes: &[u8], unread_bytes_max: usize) -> io::Result<usize> {
         poll_fn(|context| {
-            let mut pipe = self.outgoing.borrow_mut();
+            let mut pipe = held(&self.outgoing);
             if pipe.is_closed {
                 return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into()));
             }
@@ -118,8 +124,8 @@ impl End {
     }
 
     fn close(&self) {
-        self.incoming.borrow_mut().close();
-        self.outgoing.borrow_mut().close();
+        held(&self.incoming).close();
+        held(&self.outgoing).close();
     }
 }
 
@@ -141,6 +147,7 @@ struct Shared {
     executor: SimExecutor,
     prng: RefCell<Prng>,
     pace: NetworkPace,
+    moved: Cell<u64>,
 }
 
 /// Everything that listens. Clones are the same network.
@@ -155,6 +162,7 @@ impl SimNetwork {
             executor: executor.clone(),
             prng: RefCell::new(prng),
             pace,
+            moved: Cell::new(0),
         }))
     }
 
@@ -174,19 +182,40 @@ impl SimNetwork {
         let mut port = self.0.next_port.borrow_mut();
         *port = port.checked_add(1).unwrap_or(CLIENT_PORTS);
         let client = SocketAddr::new(address.ip(), *port);
-        let (up, down) = <(Rc<RefCell<Pipe>>, Rc<RefCell<Pipe>>)>::default();
-        let theirs = Rc::new(End {
-            incoming: Rc::clone(&up),
-            outgoing: Rc::clone(&down),
+        let (up, down) = <(Arc<Mutex<Pipe>>, Arc<Mutex<Pipe>>)>::default();
+        let theirs = Arc::new(End {
+            incoming: Arc::clone(&up),
+            outgoing: Arc::clone(&down),
             own: address,
             peer: client,
         });
-        let reader = SimReader { end: Rc::clone(&theirs), network: self.clone() };
-        let writer = SimWriter { end: theirs, network: self.clone() };
+        let halves = self.halves(theirs);
         let mut backlog = chosen.borrow_mut();
-        backlog.waiting.push_back((reader, writer));
+        backlog.waiting.push_back(halves);
         backlog.waker.take().into_iter().for_each(Waker::wake);
         Some(SimSocket(End { incoming: down, outgoing: up, own: client, peer: address }))
+    }
+
+    fn halves(&self, end: Arc<End>) -> (SimReader, SimWriter) {
+        let is_parted = Rc::new(Cell::new(false));
+        let reader = SimReader {
+            end: Arc::clone(&end),
+            is_parted: Rc::clone(&is_parted),
+            network: self.clone(),
+        };
+        (reader, SimWriter { end, is_parted, network: self.clone() })
+    }
+
+    /// Goes on with a connection that another core has parted with.
+    pub(super) fn adopt(&self, parted: Parted) -> io::Result<(SimReader, SimWriter)> {
+        self.0.moved.set(self.0.moved.get() + 1);
+        Ok(self.halves(parted.into_kept()?))
+    }
+
+    /// Connections that went from one core to another.
+    #[must_use]
+    pub fn moved(&self) -> u64 {
+        self.0.moved.get()
     }
 
     fn is_ragged(&self, odds: OneIn) -> bool {
@@ -253,7 +282,8 @@ impl Listener for SimListener {
 
 /// The receiving half of the broker's end.
 pub struct SimReader {
-    end: Rc<End>,
+    end: Arc<End>,
+    is_parted: Rc<Cell<bool>>,
     network: SimNetwork,
 }
 
@@ -265,7 +295,7 @@ impl ConnectionReader for SimReader {
     }
 
     fn has_ended(&self) -> bool {
-        self.end.incoming.borrow().is_closed
+        held(&self.end.incoming).is_closed
     }
 
     fn peer_address(&self) -> SocketAddr {
@@ -275,11 +305,17 @@ impl ConnectionReader for SimReader {
     fn local_address(&self) -> SocketAddr {
         self.end.own
     }
+
+    fn part(&self) -> io::Result<Parted> {
+        self.is_parted.set(true);
+        Ok(Parted::new(Arc::clone(&self.end)))
+    }
 }
 
 /// The sending half of the broker's end.
 pub struct SimWriter {
-    end: Rc<End>,
+    end: Arc<End>,
+    is_parted: Rc<Cell<bool>>,
     network: SimNetwork,
 }
 
@@ -297,7 +333,9 @@ impl ConnectionWriter for SimWriter {
     }
 
     async fn shutdown(&mut self) {
-        self.end.close();
+        if !self.is_parted.get() {
+            self.end.close();
+        }
     }
 }
 
@@ -307,7 +345,7 @@ pub struct SimSocket(End);
 impl SimSocket {
     /// Sends; what the broker does not read waits without a bound.
     pub fn send(&self, bytes: &[u8]) {
-        self.0.outgoing.borrow_mut().put(bytes);
+        held(&self.0.outgoing).put(bytes);
     }
 
     /// Fills `bytes`; false at the end of the stream.
@@ -324,8 +362,8 @@ impl SimSocket {
 
     /// Ends the connection at once: what has not arrived never will.
     pub fn reset(self) {
-        self.0.outgoing.borrow_mut().bytes.clear();
-        self.0.incoming.borrow_mut().bytes.clear();
+        held(&self.0.outgoing).bytes.clear();
+        held(&self.0.incoming).bytes.clear();
     }
 
     /// The client's own address.

@@ -38,7 +38,7 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
         change(session, request);
     });
     match resumed {
-        Ok(Resumed::Open) => {}
+        Ok(Resumed::Open) => call.context.routing.note_session(resumption.id),
         // Nothing is left to go on with: what the request names is read as if there had been no session.
         Ok(Resumed::Emptied) => return full(call, request, Session::None).await,
         Err(refusal) => return refuse_session(call, refusal),

@@ -71,6 +71,21 @@ impl Client {
         Ok(self.sent)
     }
 
+    /// [`Client::send`] in two pieces, the first of so many bytes.
+    pub(crate) fn send_in_two<'a, R: Request<'a>>(
+        &mut self,
+        version: i16,
+        request: &R,
+        cut: usize,
+    ) -> i32 {
+        self.sent += 1;
+        let call = Call { version, correlation_id: self.sent, client_id: self.id };
+        let frame = encode_request(call, request).unwrap().into_bytes().unwrap();
+        self.stream.write_all(&frame[..cut]).unwrap();
+        self.stream.write_all(&frame[cut..]).unwrap();
+        self.sent
+    }
+
     /// Sends bytes that may be no frame.
     pub(crate) fn send_bytes(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();

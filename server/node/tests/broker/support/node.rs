@@ -165,6 +165,11 @@ impl Node {
         self.process.as_ref().unwrap().listeners[index]
     }
 
+    /// The address of the admin server.
+    pub(crate) fn admin(&self) -> SocketAddr {
+        self.process.as_ref().unwrap().admin
+    }
+
     /// A client of the node.
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address())
