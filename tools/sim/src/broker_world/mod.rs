@@ -183,7 +183,7 @@ impl Config {
             advertise: *prng.pick(&[Advertise::Node, Advertise::Core, Advertise::Core]),
             pace: NetworkPace::Ragged { unread_bytes_max },
             mesh_messages_max: *prng.pick(&[1, 4, 64]),
-            handover_requests: *prng.pick(&[1, 3, 64]),
+            handover_requests: *prng.pick(&[1, 1, 2]),
             segment_ms: *prng.pick(&[1_000, 604_800_000]),
             batch_bytes_max: *prng.pick(&[300, 3_000, 30_000]),
             batches_per_life: prng.between(3, 25),
