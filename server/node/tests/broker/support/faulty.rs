@@ -17,6 +17,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use broker::Platform;
+use broker::platform::Parted;
 use commitlog::{
     Disk, DiskError, DiskFile, DiskResult, Executor, LocalTask, OpenMode, PathEntry, TaskClass,
 };
@@ -237,6 +238,10 @@ impl Platform for FaultyPlatform {
         timeout: Duration,
     ) -> impl Future<Output = io::Result<(Self::Reader, Self::Writer)>> {
         self.real.connect(address, timeout)
+    }
+
+    fn adopt(&self, parted: Parted) -> io::Result<(Self::Reader, Self::Writer)> {
+        self.real.adopt(parted)
     }
 
     fn disk_bytes(&self) -> u64 {
