@@ -28,9 +28,9 @@ const HANDOVER_INTERVAL_MIN: Duration = Duration::from_millis(2);
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Where a connection should be served from now on, if it may move now.
     pub(crate) fn destination_of(&self, routing: &Routing) -> Option<ShardIndex> {
-        let now = self.platform.monotonic();
-        let core = routing.destination(now)?;
-        let may = now >= self.handover_at.get() && !self.stopping.is_raised();
+        let core = routing.destination(|| self.platform.monotonic())?;
+        let is_due = self.platform.monotonic() >= self.handover_at.get();
+        let may = is_due && !self.stopping.is_raised();
         (may && core.0 < self.state.shard_count).then_some(core)
     }
 
