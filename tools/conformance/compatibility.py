@@ -30,6 +30,9 @@ Unmodified clients against a running node (`tools/conformance/matrix_run.py`). A
 and reads back what it wrote; the batches on disk are looked at for the codec, and the records are read a second time by
 librdkafka. Partitions are assigned by hand, since consumer groups are not built yet.
 
+The integration tests that rskafka's package carries pass as well (`tools/conformance/rskafka_run.py`), except for those whose
+consumer asks a group where to begin; those with Java in their name, which download a client, are not run.
+
 `+` passed, `FAILED`, empty: the client, or what was installed of it, has no such thing.
 """
 DIFFERENCES_HEAD = """

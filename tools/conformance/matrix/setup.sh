@@ -38,10 +38,14 @@ go_clients() { (cd "$here/go" && go build -o "$1/matrix" .); }
 
 rust_clients() { "$here/rust/setup.sh" "$1" "$cache/rust-target"; }
 
+# The Rust clients are compiled beside the others, which mostly wait for the network.
+part matrix-rust rust_clients "$here"/rust/*.* "$here"/rust/src/* &
+rust=$!
+trap 'kill "$rust" 2>/dev/null || true' EXIT
 part matrix-python python_clients "$here/python/requirements.txt"
 part matrix-python-old python_old "$here/python/requirements-old.txt"
 part matrix-node node_client "$here/node/package.json" "$here/node/package-lock.json"
 part matrix-java-old java_old "$here/java/pom.xml"
 part matrix-java java_client "$here/java/Client.java"
 part matrix-go go_clients "$here"/go/*
-part matrix-rust rust_clients "$here"/rust/*.* "$here"/rust/src/*
+wait "$rust"
