@@ -27,7 +27,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    which.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     which.add_argument("--kafka", action="store_true", help="measure the reference broker")
     parser.add_argument("--fsync", action="store_true", help="Kafka only: acknowledge after fsync")
     parser.add_argument("--shards", type=int, default=1, help="ours only (default 1)")

@@ -335,7 +335,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    which.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--records", type=int, default=RECORDS_FULL)
     parser.add_argument("--shards", type=int, default=2)

@@ -81,10 +81,12 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--shards", type=int, default=2)
-    parser.add_argument("--only", action="append", default=[], help="clients called like this")
+    parser.add_argument(
+        "--only", action="append", default=[], choices=PROGRAMS, metavar="CLIENT", help="this one"
+    )
     parser.add_argument("--write", action="store_true", help="record what is found")
     return parser.parse_args()
 

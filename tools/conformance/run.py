@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument(
         "--shards", default="1,2", help="numbers of shards to run with (default 1,2)"
@@ -59,7 +59,11 @@ def arguments() -> argparse.Namespace:
         "--only", action="append", default=[], help="checks whose name contains this"
     )
     parser.add_argument("--set", action="append", default=[], help="a setting of the broker")
-    return parser.parse_args()
+    options = parser.parse_args()
+    for text in options.only:
+        if not any(text in name for name in (*RUNNING, *STOPPED)):
+            parser.error(f"--only {text}: no check is called like this")
+    return options
 
 
 def run_with(launch: Launch, options: argparse.Namespace, report: Report) -> None:

@@ -2,7 +2,7 @@
 # The client runs against a real process: run.sh [quick|full] [options of run.py]
 #
 #   quick   minutes: what CI runs. full: every record of the issue's runs, tens of minutes.
-#   CORELOG_BIN names the binary (default: the newest build of this workspace).
+#   CORELOG_BIN names the binary (default: the release build, else the debug one).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -21,16 +21,20 @@ case $mode in
   *) echo "run.sh: $mode: must be quick or full" >&2; exit 2 ;;
 esac
 
-# `timeout` ends a run that hangs; the harness ends its brokers when it exits.
+# Ends a run that hangs; the harness ends its brokers when it exits. In the foreground it makes no process group of its own,
+# so that a Ctrl-C, and the limit of whoever called this, reach the run as well.
+bounded() { timeout --foreground --kill-after=30 "$bound" "$python" "$@" || failed=1; }
+trap 'exit 130' INT
+
 failed=0
 cd "$here"
 "$python" compatibility.py --check || failed=1
-timeout "$bound" "$python" run.py "${broker[@]}" "${clients[@]}" "$@" || failed=1
-timeout "$bound" "$python" compare_run.py "${broker[@]}" || failed=1
-timeout "$bound" "$python" matrix_run.py "${broker[@]}" || failed=1
-timeout "$bound" "$python" rskafka_run.py "${broker[@]}" || failed=1
-timeout "$bound" "$python" dump_log_run.py "${broker[@]}" "${files[@]}" || failed=1
-timeout "$bound" "$python" kill_run.py "${broker[@]}" "${kills[@]}" || failed=1
-timeout "$bound" "$python" churn_run.py "${broker[@]}" "${churn[@]}" || failed=1
-timeout "$bound" "$python" disk_full_run.py "${broker[@]}" "${disk[@]}" || failed=1
+bounded run.py "${broker[@]}" "${clients[@]}" "$@"
+bounded compare_run.py "${broker[@]}"
+bounded matrix_run.py "${broker[@]}"
+bounded rskafka_run.py "${broker[@]}"
+bounded dump_log_run.py "${broker[@]}" "${files[@]}"
+bounded kill_run.py "${broker[@]}" "${kills[@]}"
+bounded churn_run.py "${broker[@]}" "${churn[@]}"
+bounded disk_full_run.py "${broker[@]}" "${disk[@]}"
 exit "$failed"

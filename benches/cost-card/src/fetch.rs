@@ -45,7 +45,7 @@ pub(crate) fn measure(
     let mut connection = Connection::open(broker.address)?;
     let mut frames = write_batches(topic, &mut connection)?;
     let count = options.round_mib * MIB / BATCH_BYTES as u64;
-    let row = settle(options.rounds_max, Row::cost, || {
+    let row = settle(options.repeats(), || {
         round(broker, &mut connection, &mut frames, (count, options.receive))
     })?;
     Ok(vec![row])

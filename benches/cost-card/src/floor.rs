@@ -39,13 +39,13 @@ pub(crate) fn measure(options: &Options) -> Result<Vec<Row>, CardError> {
     let mut rows = Vec::new();
     for (batch_bytes, label) in [(1 << 20, "1 MiB"), (128 << 10, "128 KiB")] {
         for durability in [Durability::Written, Durability::Synced] {
-            rows.push(settle(options.rounds_max, Row::cost, || {
+            rows.push(settle(options.cold_repeats(), || {
                 produce_round(options, batch_bytes, label, durability)
             })?);
         }
     }
     for receiver in [Receiver::Discards, Receiver::Copies] {
-        rows.push(settle(options.rounds_max, Row::cost, || send_round(options, receiver))?);
+        rows.push(settle(options.cold_repeats(), || send_round(options, receiver))?);
     }
     rows.push(sync_row(options)?);
     Ok(rows)

@@ -18,12 +18,13 @@ mod report;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::{Parser, ValueEnum};
 
 use crate::client::Topic;
 use crate::error::CardError;
-use crate::report::{Card, Row};
+use crate::report::{Agreement, Card, Row};
 
 /// Bytes of a MiB: options speak MiB, figures speak GB (10^9).
 const MIB: u64 = 1 << 20;
@@ -50,6 +51,9 @@ struct Options {
     /// MiB a round of produce and of fetch.
     #[arg(long, default_value_t = 2_048)]
     round_mib: u64,
+    /// Seconds of rounds that do not count before those of produce and fetch: a virtual machine compiles for that long.
+    #[arg(long, default_value_t = 60)]
+    warm_up_seconds: u64,
     /// The most rounds of a scenario; it ends earlier when two in a row agree within a twentieth.
     #[arg(long, default_value_t = 6)]
     rounds_max: usize,
@@ -161,23 +165,85 @@ fn on_topic(
     rows
 }
 
-/// Repeats `round` until two results in a row agree, and gives the last one.
+/// How often a round is repeated, and when it begins to count.
+#[derive(Debug, Clone, Copy)]
+struct Repeats {
+    /// Rounds that begin before this has passed are thrown away.
+    warm_up: Duration,
+    /// The most that count.
+    rounds_max: usize,
+}
+
+impl Options {
+    /// For rounds of the broker, which may have to compile itself first.
+    fn repeats(&self) -> Repeats {
+        let warm_up = Duration::from_secs(self.warm_up_seconds);
+        Repeats { warm_up, rounds_max: self.rounds_max }
+    }
+
+    /// For rounds of our own, which are as fast at once as ever.
+    fn cold_repeats(&self) -> Repeats {
+        Repeats { warm_up: Duration::ZERO, rounds_max: self.rounds_max }
+    }
+}
+
+/// Repeats `round` until two results in a row agree, and gives the last one, which says whether they did.
 ///
 /// The first rounds touch memory that the machine has not given out yet, and files that do not exist: they cost more than
 /// any later one, on one side more than on the other.
-fn settle<T>(
-    rounds_max: usize,
-    cost: impl Fn(&T) -> f64,
-    mut round: impl FnMut() -> Result<T, CardError>,
-) -> Result<T, CardError> {
+fn settle(
+    repeats: Repeats,
+    mut round: impl FnMut() -> Result<Row, CardError>,
+) -> Result<Row, CardError> {
+    let begin = Instant::now();
+    while begin.elapsed() < repeats.warm_up {
+        round()?;
+    }
     let mut last = round()?;
-    for _ in 1..rounds_max {
+    for rounds in 2..=repeats.rounds_max {
         let next = round()?;
-        let agreed = (cost(&next) - cost(&last)).abs() <= cost(&last) / 20.0;
+        let agreed = (next.cost() - last.cost()).abs() <= last.cost() / 20.0;
         last = next;
         if agreed {
-            break;
+            return Ok(last.of_rounds(rounds, Agreement::Reached));
         }
     }
-    Ok(last)
+    Ok(last.of_rounds(repeats.rounds_max.max(1), Agreement::Missed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `settle` makes of rounds that cost so much.
+    fn settled(costs: &[f64], repeats: Repeats) -> (usize, String) {
+        let mut left = costs.iter();
+        let row = settle(repeats, || {
+            let cost = left.next().copied().unwrap_or_default();
+            Ok(Row::of_bytes("r", 1_000_000_000, 1.0, cost))
+        });
+        (left.len(), row.unwrap().line())
+    }
+
+    #[test]
+    fn rounds_end_when_two_agree_and_a_row_says_where_none_did() {
+        let repeats = Repeats { warm_up: Duration::ZERO, rounds_max: 4 };
+        let (left, line) = settled(&[3.0, 2.0, 1.96, 9.0], repeats);
+        assert!(left == 1 && line.contains("1.960") && line.trim_end().ends_with(" 3"), "{line}");
+        let (left, line) = settled(&[4.0, 3.0, 2.0, 1.0, 1.0], repeats);
+        assert!(left == 1 && line.contains("1.000") && line.trim_end().ends_with(" 4*"), "{line}");
+    }
+
+    #[test]
+    fn rounds_of_the_warm_up_do_not_count() {
+        let repeats = Repeats { warm_up: Duration::from_millis(20), rounds_max: 2 };
+        let mut rounds = 0;
+        let row = settle(repeats, || {
+            std::thread::sleep(Duration::from_millis(15));
+            rounds += 1;
+            Ok(Row::of_bytes("r", 1_000_000_000, 1.0, if rounds == 1 { 100.0 } else { 1.0 }))
+        });
+        assert!(row.unwrap().line().trim_end().ends_with(" 2"));
+        assert!(rounds >= 3, "{rounds}");
+    }
 }

@@ -22,9 +22,7 @@ pub(crate) fn measure(
     let mut frame = Frame::produce(topic, 0, &batch::of_bytes(BATCH_BYTES))?;
     let mut connection = Connection::open(broker.address)?;
     let count = options.round_mib * MIB / BATCH_BYTES as u64;
-    let row = settle(options.rounds_max, Row::cost, || {
-        round(broker, &mut connection, &mut frame, count)
-    })?;
+    let row = settle(options.repeats(), || round(broker, &mut connection, &mut frame, count))?;
     Ok(vec![row])
 }
 

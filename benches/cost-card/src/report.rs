@@ -6,6 +6,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::Serialize;
 
+/// Behind the rounds of a row that did not settle.
+const UNSETTLED: &str = "*";
+
 /// How the card is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
@@ -21,11 +24,25 @@ pub(crate) struct Card {
     pub(crate) rows: Vec<Row>,
 }
 
+/// Whether the last two rounds of a scenario cost the same, within a twentieth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Agreement {
+    /// They did.
+    Reached,
+    /// They did not: the figures are one round's among others that differ.
+    Missed,
+}
+
 /// One scenario's figures; what it does not measure is absent.
 #[derive(Debug, Clone, Default, Serialize)]
 pub(crate) struct Row {
     name: String,
     seconds: f64,
+    /// Rounds that counted; one where nothing is repeated.
+    rounds: usize,
+    /// Whether the last two agreed; absent where there was only one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    settled: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     gb_per_second: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -56,6 +73,7 @@ impl Row {
         Self {
             name: name.into(),
             seconds,
+            rounds: 1,
             gb_per_second: Some(gb / seconds),
             cpu_seconds,
             cpu_seconds_per_gb: Some(cpu_seconds / gb),
@@ -75,6 +93,7 @@ impl Row {
         Self {
             name: name.into(),
             seconds,
+            rounds: 1,
             acks_per_second: Some(count / seconds),
             cpu_seconds,
             cpu_us_per_ack: Some(1e6 * cpu_seconds / count),
@@ -90,6 +109,11 @@ impl Row {
         Self { p50_ms: at(0.5), p99_ms: at(0.99), p999_ms: at(0.999), ..self }
     }
 
+    /// The same row as the last of so many rounds.
+    pub(crate) fn of_rounds(self, rounds: usize, agreement: Agreement) -> Self {
+        Self { rounds, settled: Some(agreement == Agreement::Reached), ..self }
+    }
+
     /// CPU-seconds per GB, by which rounds are compared.
     pub(crate) fn cost(&self) -> f64 {
         self.cpu_seconds_per_gb.unwrap_or_default()
@@ -100,8 +124,9 @@ impl Row {
         let cell = |value: Option<f64>, digits: usize| {
             value.map_or_else(|| "-".into(), |value| format!("{value:.digits$}"))
         };
+        let mark = if self.settled == Some(false) { UNSETTLED } else { "" };
         format!(
-            "{:<48} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}",
+            "{:<48} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7}",
             self.name,
             cell(self.gb_per_second, 3),
             cell(self.acks_per_second, 0),
@@ -110,6 +135,7 @@ impl Row {
             cell(self.p50_ms, 2),
             cell(self.p99_ms, 2),
             cell(self.p999_ms, 2),
+            format!("{}{mark}", self.rounds),
         )
     }
 }
@@ -121,7 +147,7 @@ impl Card {
             Output::Json => serde_json::to_string_pretty(self).unwrap_or_default(),
             Output::Table => {
                 let mut text = format!(
-                    "{:<48} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8}\n",
+                    "{:<48} {:>8} {:>9} {:>9} {:>8} {:>8} {:>8} {:>8} {:>7}\n",
                     "scenario",
                     "GB/s",
                     "acks/s",
@@ -129,11 +155,18 @@ impl Card {
                     "us/ack",
                     "p50 ms",
                     "p99 ms",
-                    "p99.9 ms"
+                    "p99.9 ms",
+                    "rounds"
                 );
                 for row in &self.rows {
                     // Writing into a String cannot fail.
                     let _ = writeln!(text, "{}", row.line());
+                }
+                if self.rows.iter().any(|row| row.settled == Some(false)) {
+                    let _ = writeln!(
+                        text,
+                        "{UNSETTLED} its last two rounds differ by more than a twentieth"
+                    );
                 }
                 text
             }

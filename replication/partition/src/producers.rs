@@ -176,6 +176,10 @@ impl Producer {
         self.batches.last().map_or(Offset(-1), |batch| batch.last_offset)
     }
 
+    fn is_young(&self, now: Timestamp, expiration_ms: i64) -> bool {
+        self.idle_since.is_none_or(|since| now.0.saturating_sub(since.0) < expiration_ms)
+    }
+
     fn in_transaction(&self) -> bool {
         self.transaction_first_offset != NO_TRANSACTION
     }
@@ -282,15 +286,23 @@ impl Producers {
     /// Forgets producers that have not appended for the expiration time; returns how many.
     ///
     /// Units   `now` is the server's wall clock; a step of it can only delay or hasten forgetting, never break the order.
-    /// Order   call it about once a second. A producer restored from a snapshot counts as idle from the first call.
+    /// Order   call it about once a second. A producer restored from a snapshot counts as idle from the first call. Whoever
+    ///         wrote after one that stays, stays too: `corelog log verify` tells a lost producer from a forgotten one by that.
     pub fn expire(&mut self, now: Timestamp) -> usize {
         let expiration_ms = self.options.expiration_ms;
+        let mut oldest_kept = Offset(i64::MAX);
+        for producer in self.by_id.values_mut() {
+            producer.idle_since.get_or_insert(now);
+            if producer.is_young(now, expiration_ms) && !producer.batches.is_empty() {
+                oldest_kept = oldest_kept.min(producer.recency());
+            }
+        }
         let before = self.by_id.len();
         let by_recency = &mut self.by_recency;
         self.by_id.retain(|id, producer| {
-            let idle_since = *producer.idle_since.get_or_insert(now);
-            let keep =
-                producer.in_transaction() || now.0.saturating_sub(idle_since.0) < expiration_ms;
+            let keep = producer.in_transaction()
+                || producer.recency() >= oldest_kept
+                || producer.is_young(now, expiration_ms);
             if !keep {
                 by_recency.remove(&(producer.recency(), *id));
             }

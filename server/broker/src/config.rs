@@ -171,6 +171,7 @@ impl Config {
         let peer_listen = reader.address("peer.listen", &mut errors);
         let admin_listen = reader.address("admin.listen", &mut errors);
         reader.check_roles(&mut errors);
+        reader.check_trace_filter(&mut errors);
         // On an automatic number of cores `serve` looks again.
         let shard_count = reader.number("shards").unwrap_or(1);
         if let Some(overlap) = overlap::overlap(&listeners, admin_listen, shard_count) {
@@ -296,6 +297,21 @@ impl SettingReader<'_> {
         let has = |role: &str| cluster::list_items(self.text(key)).any(|item| item == role);
         if !(has("broker") && has("coordinator")) {
             errors.push(ConfigError::Roles { place: self.place(key) });
+        }
+    }
+
+    fn check_trace_filter(&self, errors: &mut Vec<ConfigError>) {
+        let key = "trace.filter";
+        let is_level = |word: &str| {
+            !word.is_empty() && word.parse::<tracing::level_filters::LevelFilter>().is_ok()
+        };
+        let is_sound = |directive: &str| match directive.trim().rsplit_once('=') {
+            Some((module, level)) => !module.is_empty() && is_level(level),
+            None => is_level(directive.trim()),
+        };
+        if !self.text(key).split(',').all(is_sound) {
+            let (place, value) = (self.place(key), cluster::excerpt(self.text(key)));
+            errors.push(ConfigError::TraceFilter { place, value });
         }
     }
 

@@ -15,7 +15,7 @@ use crate::index::{
     OFFSET_ENTRY_BYTES, SegmentIndex, TIME_ENTRY_BYTES, offsets_ascend, times_ascend,
 };
 use crate::small_file;
-use crate::stream::{BadBatch, SegmentStream};
+use crate::stream::{BadBatch, FoundBatch, SegmentStream};
 use crate::walk::{SegmentWalk, Stretch};
 
 /// One stretch of a segment.
@@ -73,6 +73,24 @@ impl<D: Disk, E: Executor> SegmentScan<D, E> {
         let bytes = file.size().await?;
         let walk = SegmentWalk::new(SegmentStream::new(file, bytes), 0, base, None);
         Ok(Self { walk, executor })
+    }
+
+    /// Opens what recovery has kept of a segment, whose batches begin at `position`. Which offset comes first only the first
+    /// whole batch says: what lies before it is damage without offsets.
+    pub async fn open_copy(disk: &D, executor: E, path: &str, position: u64) -> DiskResult<Self> {
+        let file = Rc::new(disk.open(path, OpenMode::Read).await?);
+        let bytes = file.size().await?;
+        let mut stream = SegmentStream::new(file, bytes);
+        let first = match stream.find(&executor, position).await? {
+            FoundBatch::Batch(header) => Some(header),
+            FoundBatch::End | FoundBatch::ZeroTail => None,
+            FoundBatch::Bad(_) => {
+                let any = Offset::ZERO..Offset(i64::MAX);
+                stream.find_next(&executor, position + 1, any).await?.map(|(_, header)| header)
+            }
+        };
+        let base = first.map_or(Offset::ZERO, |header| header.base_offset);
+        Ok(Self { walk: SegmentWalk::new(stream, position, base, None), executor })
     }
 
     /// The length of the file.

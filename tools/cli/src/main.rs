@@ -29,7 +29,7 @@ Examples:
   corelog topic create orders --partitions 3
   echo 'hello' | corelog produce orders
   corelog consume orders
-  corelog log verify corelog-data/topics";
+  corelog log verify corelog-data";
 
 #[derive(Debug, Parser)]
 #[command(
@@ -90,7 +90,14 @@ const TIMEOUT_MS_DEFAULT: u32 = 30_000;
 #[derive(Debug, Args)]
 struct BrokersArgs {
     /// Brokers to ask first; any one that answers will do
-    #[arg(short, long, value_name = "HOST:PORT[,HOST:PORT...]", default_value = "127.0.0.1:9092")]
+    #[arg(
+        short,
+        long,
+        value_name = "HOST:PORT[,HOST:PORT...]",
+        default_value = "127.0.0.1:9092",
+        env = "CORELOG_BOOTSTRAP_SERVER",
+        hide_env_values = true
+    )]
     bootstrap_server: String,
 }
 
@@ -233,5 +240,72 @@ mod tests {
             }
         }
         assert!(count >= 15, "{count} examples");
+    }
+
+    /// What stands in backticks, and the lines that are indented, of a page.
+    fn quoted(page: &str) -> Vec<String> {
+        let indented = page.lines().filter_map(|line| line.strip_prefix("    "));
+        let prose: Vec<&str> = page.lines().filter(|line| !line.starts_with("    ")).collect();
+        let prose = prose.join(" ");
+        let spans = prose.split('`').skip(1).step_by(2);
+        indented.chain(spans).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn every_command_in_the_pages_parses() {
+        use clap::error::ErrorKind;
+        let pages = [
+            include_str!("../../../README.md"),
+            include_str!("../../../docs/operations.md"),
+            include_str!("../../../docs/durability.md"),
+            include_str!("../../../docs/compatibility.md"),
+        ];
+        let mut count = 0;
+        for span in pages.iter().flat_map(|page| quoted(page)) {
+            let parts = span.split(['|', '&', '>', ';']).map(str::trim);
+            let commands = parts.filter_map(|part| {
+                let part = part.split_once("--bin corelog -- ").map_or(part, |(_, rest)| rest);
+                let is_of_cargo = part.len() < span.len() && span.contains("--bin corelog -- ");
+                part.strip_prefix("corelog ").or(is_of_cargo.then_some(part))
+            });
+            for command in commands.filter(|command| !command.starts_with("printf")) {
+                // What stands for a number or a place is one here.
+                let words = command.split_whitespace().map(|word| match word {
+                    "N" | "ID" => "1",
+                    "PLACE" => "ends",
+                    word => word,
+                });
+                let parsed = Cli::try_parse_from(std::iter::once("corelog").chain(words));
+                // A command may be spoken of by its name alone.
+                let is_named = |error: &clap::Error| {
+                    [
+                        ErrorKind::MissingRequiredArgument,
+                        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand,
+                        ErrorKind::DisplayHelp,
+                    ]
+                    .contains(&error.kind())
+                };
+                let refused = parsed.err().filter(|error| !is_named(error));
+                assert!(refused.is_none(), "{span}: {}", refused.unwrap());
+                count += 1;
+            }
+        }
+        assert!(count >= 25, "{count} commands");
+    }
+
+    #[test]
+    fn the_page_for_operators_has_every_exit_code_as_it_is_and_says_what_to_do() {
+        let page = include_str!("../../../docs/operations.md");
+        let rows = node::ExitReason::ALL
+            .iter()
+            .map(|reason| format!("| {} | {} |\n", reason.number(), reason.meaning()));
+        let table = format!("| Code | Meaning |\n|---|---|\n{}\n", rows.collect::<String>());
+        assert!(page.contains(&table), "docs/operations.md should have:\n{table}");
+        let (_, advice) = page.split_once("| Code | What to do |\n|---|---|\n").unwrap();
+        let advised = advice.lines().map_while(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let advised: Vec<String> = advised.map(|(code, _)| code.to_owned()).collect();
+        let failures = node::ExitReason::ALL.iter().filter(|reason| reason.number() != 0);
+        let codes: Vec<String> = failures.map(|reason| reason.number().to_string()).collect();
+        assert_eq!(advised, codes);
     }
 }

@@ -34,8 +34,19 @@ impl Drop for Node {
     }
 }
 
-fn command(data_dir: &Path, settings: &[&str]) -> Command {
+/// The binary in an environment that sets none of its options: a node refuses every CORELOG_ variable that is none.
+fn corelog() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().starts_with("CORELOG_") {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
+fn command(data_dir: &Path, settings: &[&str]) -> Command {
+    let mut command = corelog();
     command.args(["serve", "--shards", "1", "--listen", "127.0.0.1:0", "--data-dir"]);
     command.arg(data_dir).args(["--set", "admin.listen=127.0.0.1:0"]);
     command.args(settings.iter().flat_map(|setting| ["--set", setting]));
@@ -276,7 +287,7 @@ fn a_disk_below_its_floor_takes_no_records_and_the_node_goes_on() {
 
 /// Appends a line to a topic with the command line, which waits for its ack.
 fn produce_line(node: &Node, topic: &str) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_corelog"))
+    let mut child = corelog()
         .args(["produce", topic, "-b", &node.kafka])
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
@@ -306,8 +317,7 @@ fn log_verify_misses_what_a_data_directory_has_lost_as_a_whole() {
     let check = |edit: &dyn Fn(&Path), expected: &[&str]| {
         let copy = copy_of(&data_dir);
         edit(&copy);
-        let mut verify = Command::new(env!("CARGO_BIN_EXE_corelog"));
-        let verified = verify.args(["log", "verify"]).arg(&copy).output().unwrap();
+        let verified = corelog().args(["log", "verify"]).arg(&copy).output().unwrap();
         let said = String::from_utf8_lossy(&verified.stdout).into_owned();
         for words in expected {
             assert!(said.contains(words), "{words}: {said}");
@@ -330,6 +340,36 @@ fn log_verify_misses_what_a_data_directory_has_lost_as_a_whole() {
     check(&remove("topics/orders-0"), &["topics/orders-0: missing, with offsets 0 to 0"]);
     check(&remove("topics"), &["topics/orders-0: missing", "topics/refunds-0: missing"]);
     check(&remove("coordinator"), &["coordinator: no log of metadata"]);
+    check(
+        &remove("checkpoints"),
+        &["checkpoints: no checkpoint; what was acknowledged is not known"],
+    );
+    let identity = |copy: &Path| std::fs::remove_file(copy.join("meta.properties")).unwrap();
+    check(&identity, &["meta.properties: missing; the node does not start"]);
+    let empty = |copy: &Path| {
+        remove("checkpoints")(copy);
+        std::fs::create_dir(copy.join("checkpoints")).unwrap();
+    };
+    check(
+        &|copy| {
+            empty(copy);
+            remove("topics/orders-0")(copy);
+            flip(copy, "topics/refunds-0/00000000000000000000.log");
+        },
+        &[
+            "checkpoints: no checkpoint",
+            "topics/orders-0: missing; without its checkpoint it is not known whether it held",
+            "for want of a checkpoint the next start cuts its log here",
+        ],
+    );
+    check(
+        &|copy| {
+            identity(copy);
+            remove("checkpoints")(copy);
+            remove("topics")(copy);
+        },
+        &["meta.properties: missing", "topics/orders-0: missing", "checkpoints: no checkpoint"],
+    );
     check(
         &|copy| {
             rename(copy, "topics/orders-0", "topics/x");
@@ -460,5 +500,62 @@ fn a_client_that_needs_a_group_is_named_in_the_log_once() {
     let said = log_of(node, "-TERM");
     assert_eq!(said.matches("consumer groups are not supported yet").count(), 1, "{said}");
     assert!(said.contains("billing"), "{said}");
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn the_environment_may_name_the_file_and_the_brokers() {
+    let data_dir = data_dir("environment");
+    std::fs::create_dir_all(&data_dir).unwrap();
+    let file = data_dir.join("corelog.toml");
+    std::fs::write(&file, "num.partitions = \"many\"\n").unwrap();
+    let serve = corelog().arg("serve").env("CORELOG_CONFIG", &file).output().unwrap();
+    let said = String::from_utf8_lossy(&serve.stderr).into_owned();
+    assert_eq!(serve.status.code(), Some(2), "{said}");
+    assert!(said.contains("corelog.toml:1: num.partitions"), "{said}");
+    let node = start(&data_dir.join("data"), &[]);
+    let client = corelog().arg("apis").env("CORELOG_BOOTSTRAP_SERVER", &node.kafka).output();
+    assert_eq!(client.unwrap().status.code(), Some(0));
+    assert!(node.stop().success());
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn config_check_refuses_what_serve_would_refuse() {
+    let data_dir = data_dir("config-check");
+    std::fs::create_dir_all(&data_dir).unwrap();
+    let file = data_dir.join("corelog.toml");
+    let check = |text: &str, expected: &str| {
+        std::fs::write(&file, text).unwrap();
+        let checked = corelog().args(["config", "check"]).arg(&file).output().unwrap();
+        let said = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert_eq!(checked.status.code(), Some(1), "{text}: {said}");
+        assert!(said.contains(expected), "{text}: {said}");
+        let mut serve = corelog();
+        let data_dir = data_dir.join("data");
+        let served = serve.args(["serve", "--config"]).arg(&file).arg("-d").arg(data_dir).output();
+        assert_eq!(served.unwrap().status.code(), Some(2), "{text}");
+    };
+    check("trace.filter = \"infos\"", "corelog.toml:1: trace.filter = infos: must be a level");
+    // The first data core has the port of the one listener, and every machine has a first.
+    let overlap = "[[listeners]]\nname = \"A\"\nbind = \"127.0.0.1:19000\"\nadvertise = \"core\"\n\
+                   [[listeners]]\nname = \"B\"\nbind = \"127.0.0.1:19001\"\n";
+    if std::thread::available_parallelism().unwrap().get() > 1 {
+        check(overlap, "listener A and listener B: both would listen on port 19001");
+    }
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn the_doctor_makes_no_data_directory() {
+    let data_dir = data_dir("doctor");
+    std::fs::create_dir_all(&data_dir).unwrap();
+    let asked = data_dir.join("not/yet");
+    let checked = corelog().args(["doctor", "--machine", "-d"]).arg(&asked).output().unwrap();
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    let expected = format!("{}: would be made; {}: ", asked.display(), data_dir.display());
+    assert!(said.contains(&expected), "{said}");
+    assert!(said.contains("MiB free"), "{said}");
+    assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), 0);
     drop(std::fs::remove_dir_all(&data_dir));
 }

@@ -32,10 +32,6 @@ def created(name: str, partitions: int = 1, replicas: int = 1, **more: Value) ->
 
 def create_topics(cases: Cases) -> None:
     """Names, counts, assignments and configurations, good and bad."""
-
-    def add(what: str, body: Fields) -> None:
-        cases.add("CreateTopics", what, body)
-
     for version in cases.ends("CreateTopics"):
         for what, body in {
             "good": created(f"diff-new-{version}"),
@@ -49,6 +45,17 @@ def create_topics(cases: Cases) -> None:
             "default-counts": created(f"diff-defaults-{version}", -1, -1),
         }.items():
             cases.add("CreateTopics", what, body, (version,))
+    create_with_names(cases)
+    create_with_counts(cases)
+    create_with_configs(cases)
+    add, api = cases.add, "CreateTopics"
+    add(api, "validate-only", {**created("diff-not-made"), "ValidateOnly": True})
+    add(api, "no-topics", {"TimeoutMs": TIMEOUT_MS})
+    add(api, "timeout-0", {**created("diff-in-no-time"), "TimeoutMs": 0, "ValidateOnly": True})
+
+
+def create_with_names(cases: Cases) -> None:
+    """Names that may not be, and one that just may."""
     for what, name in {
         "slash": "a/b",
         "dot": ".",
@@ -59,9 +66,14 @@ def create_topics(cases: Cases) -> None:
         "no-name": "",
         "internal-name": "__cluster_metadata",
     }.items():
-        add(what, created(name))
-    add("collides", created("diff_new-7"))
-    add("longest-name", {**created("y" * 249), "ValidateOnly": True})
+        cases.add("CreateTopics", what, created(name))
+    cases.add("CreateTopics", "collides", created("diff_new-7"))
+    longest = {**created("y" * 249), "ValidateOnly": True}
+    cases.add("CreateTopics", "longest-name", longest)
+
+
+def create_with_counts(cases: Cases) -> None:
+    """Partitions and replicas, by number and by name."""
     for what, partitions, replicas in (
         ("zero-partitions", 0, 1),
         ("negative-partitions", -2, 1),
@@ -69,7 +81,7 @@ def create_topics(cases: Cases) -> None:
         ("negative-replicas", 1, -2),
         ("too-many-replicas", 1, 3),
     ):
-        add(what, created("diff-counts", partitions, replicas))
+        cases.add("CreateTopics", what, created("diff-counts", partitions, replicas))
     for what, on in {
         "unknown-broker": {0: [9]},
         "negative-broker": {0: [-1]},
@@ -79,8 +91,13 @@ def create_topics(cases: Cases) -> None:
         "negative-partition": {-1: [1]},
         "uneven": {0: [1], 1: [1, 2]},
     }.items():
-        add(f"assigned-{what}", created("diff-on", -1, -1, on=on))
-    add("assigned-and-counted", created("diff-on", 1, 1, on={0: [1]}))
+        cases.add("CreateTopics", f"assigned-{what}", created("diff-on", -1, -1, on=on))
+    counted = created("diff-on", 1, 1, on={0: [1]})
+    cases.add("CreateTopics", "assigned-and-counted", counted)
+
+
+def create_with_configs(cases: Cases) -> None:
+    """Configurations that may not be, and what stands twice."""
     bad_configs: dict[str, dict[str, str | None]] = {
         "no-number": {"segment.bytes": "7d"},
         "too-small": {"segment.bytes": "-1"},
@@ -94,16 +111,13 @@ def create_topics(cases: Cases) -> None:
         "no-name": {"": "1"},
     }
     for what, configs in bad_configs.items():
-        add(f"config-{what}", created("diff-odd", configs=configs))
+        cases.add("CreateTopics", f"config-{what}", created("diff-odd", configs=configs))
     twice = created("diff-twice")
     twice["Topics"] *= 2
-    add("twice", twice)
+    cases.add("CreateTopics", "twice", twice)
     twice = created("diff-config-twice", configs={"retention.ms": "1"})
     twice["Topics"][0]["Configs"] *= 2
-    add("config-twice", {**twice, "ValidateOnly": True})
-    add("validate-only", {**created("diff-not-made"), "ValidateOnly": True})
-    add("no-topics", {"TimeoutMs": TIMEOUT_MS})
-    add("timeout-0", {**created("diff-in-no-time"), "TimeoutMs": 0, "ValidateOnly": True})
+    cases.add("CreateTopics", "config-twice", {**twice, "ValidateOnly": True})
 
 
 def delete_topics(cases: Cases) -> None:

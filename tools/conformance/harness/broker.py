@@ -6,7 +6,6 @@ port, every later start of the same `Broker` the same one: clients must find it 
 """
 
 import atexit
-import os
 import random
 import re
 import signal
@@ -19,7 +18,7 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from .paths import KAFKA_SH
+from .paths import KAFKA_SH, environment_for
 
 READY_LINE = re.compile(r"^ready node=\d+ kafka=(\S+) admin=(\S+) ms=(\d+)")
 KAFKA_READY = "Kafka Server started"
@@ -89,11 +88,6 @@ class Broker:
         """Where the partitions' directories are; both kinds lay them out alike."""
         return self.data_dir / "topics"
 
-    def _environment(self) -> dict[str, str]:
-        """Ours reads every CORELOG_ variable as an option and refuses what is none: those of these scripts stay with them."""
-        of_scripts = "CORELOG_" if self.launch.is_corelog else "\0"
-        return {name: text for name, text in os.environ.items() if not name.startswith(of_scripts)}
-
     def start(self) -> float:
         """Starts the process and returns the seconds from exec to ready."""
         assert self.process is None, "the broker already runs"
@@ -102,14 +96,15 @@ class Broker:
         self._ready = threading.Event()
         self.output = []
         begin = time.monotonic()
+        command = self.launch.command(self.data_dir, self.port)
         self.process = subprocess.Popen(
-            self.launch.command(self.data_dir, self.port),
+            command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=self._environment(),
+            env=environment_for(command),
         )
         atexit.register(kill_quietly, self.process)
         threading.Thread(target=self._drain, args=(self.process,), daemon=True).start()
@@ -201,7 +196,13 @@ def kill_quietly(process: subprocess.Popen[str]) -> None:
 
 def end_children_on_sigterm() -> None:
     """Turns SIGTERM (the `timeout` around a run) into an exit, so that no broker is left behind."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+
+    def leave(*_: object) -> None:
+        # A second one, to the group after one to the process, must not cut the clean-up short.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        sys.exit(128 + signal.SIGTERM)
+
+    signal.signal(signal.SIGTERM, leave)
 
 
 # Below the range from which the kernel gives ports to outgoing connections: while a broker is down,

@@ -2,15 +2,18 @@
 
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from .paths import KAFKA_SH
+from .paths import KAFKA_SH, environment_for
 from .report import CheckFailed, shorten
 
 TOOL_SECONDS_MAX = 60.0
 # Files a call of the dump tool: a JVM start costs a second, an argument list has a limit.
 DUMP_FILES_PER_CALL = 200
+# For so many files: the largest run dumps some gigabytes.
+DUMP_SECONDS_MAX = 900.0
 
 
 def run(command: Sequence[str], stdin: bytes = b"", seconds: float = TOOL_SECONDS_MAX) -> str:
@@ -28,7 +31,12 @@ def run_any(
     """Runs a command to its end, whatever its exit code; past `seconds` it fails the check."""
     try:
         return subprocess.run(
-            list(command), input=stdin, capture_output=True, timeout=seconds, check=False
+            list(command),
+            input=stdin,
+            capture_output=True,
+            timeout=seconds,
+            check=False,
+            env=environment_for(command),
         )
     except subprocess.TimeoutExpired as late:
         output = shorten((late.stderr or b"") + (late.stdout or b""), 600)
@@ -79,8 +87,14 @@ def dump_log_lines(files: Sequence[Path], *arguments: str) -> Iterator[str]:
                 command, stdout=subprocess.PIPE, stderr=errors, text=True, errors="replace"
             ) as process:
                 assert process.stdout is not None
-                for line in process.stdout:
-                    yield line.rstrip("\n")
+                # A tool that hangs is ended; its exit code then fails the check.
+                limit = threading.Timer(DUMP_SECONDS_MAX, process.kill)
+                limit.start()
+                try:
+                    for line in process.stdout:
+                        yield line.rstrip("\n")
+                finally:
+                    limit.cancel()
             errors.seek(0)
             for line in errors:
                 yield line.rstrip("\n")

@@ -1,6 +1,8 @@
 """Where things lie: this repository, the cache that setup.sh fills, temporary directories."""
 
 import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 CONFORMANCE = Path(__file__).resolve().parent.parent
@@ -9,11 +11,24 @@ CACHE = Path(os.environ.get("CORELOG_CACHE") or Path.home() / ".cache" / "corelo
 KAFKA_SH = CONFORMANCE / "kafka" / "kafka.sh"
 
 
-def target_binary(name: str) -> Path:
-    """The newest build of `name`: release if it is there, else the debug build.
+def environment_for(command: Sequence[str]) -> dict[str, str]:
+    """The variables of these scripts stay with them, and with kafka.sh, which is one of them.
 
-    A run that measures time must not silently measure a debug build, so callers print the path.
+    Our node reads every CORELOG_ variable as an option and refuses what is none.
+    """
+    of_scripts = "\0" if str(KAFKA_SH) in command else "CORELOG_"
+    return {name: text for name, text in os.environ.items() if not name.startswith(of_scripts)}
+
+
+def target_binary(name: str) -> Path:
+    """The release build of `name`, whose times the limits are for, or the debug build where there is none.
+
+    A run must not silently take an old build or a slow one: callers print the path, and this says which is newer.
     """
     target = Path(os.environ.get("CARGO_TARGET_DIR") or REPOSITORY / "target")
-    release = target / "release" / name
-    return release if release.exists() else target / "debug" / name
+    release, debug = (target / profile / name for profile in ("release", "debug"))
+    if not release.exists():
+        return debug
+    if debug.exists() and debug.stat().st_mtime > release.stat().st_mtime:
+        print(f"{release} is older than the debug build", file=sys.stderr)
+    return release

@@ -34,7 +34,11 @@ node_client() {
 java_old() { mvn -q -B -f "$here/java/pom.xml" dependency:copy-dependencies -DoutputDirectory="$1/jars" >&2; }
 java_client() { javac -d "$1" -cp "$cache/kafka/jars/*" "$here/java/Client.java"; }
 
-go_clients() { (cd "$here/go" && go build -o "$1/matrix" .); }
+go_clients() {
+  # go.mod wants a newer Go than distributions have. From 1.21 on Go fetches that itself; before, it has no such variable.
+  [ -n "$(go env GOTOOLCHAIN)" ] || { echo "matrix/setup.sh: $(go version): install Go 1.21 or newer" >&2; exit 2; }
+  (cd "$here/go" && GOTOOLCHAIN=auto go build -o "$1/matrix" .)
+}
 
 rust_clients() { "$here/rust/setup.sh" "$1" "$cache/rust-target"; }
 
@@ -46,6 +50,7 @@ part matrix-python python_clients "$here/python/requirements.txt"
 part matrix-python-old python_old "$here/python/requirements-old.txt"
 part matrix-node node_client "$here/node/package.json" "$here/node/package-lock.json"
 part matrix-java-old java_old "$here/java/pom.xml"
-part matrix-java java_client "$here/java/Client.java"
+# Compiled against the jars that kafka.sh has fetched.
+part matrix-java java_client "$here/java/Client.java" "$here/../kafka/pom.xml"
 part matrix-go go_clients "$here"/go/*
 wait "$rust"

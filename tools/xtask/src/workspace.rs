@@ -86,10 +86,10 @@ pub(crate) struct Workspace {
     pub(crate) members: Vec<Member>,
     /// Sources of the layers, ascending by path.
     pub(crate) sources: Vec<Source>,
-    /// Python scripts of the same folders, ascending by path: some pitfalls are covered there.
-    pub(crate) scripts: Vec<Source>,
     /// The table that says which test covers which pitfall; empty where the file is missing.
     pub(crate) pitfalls: String,
+    /// The page of the formats, which names their tests; empty where the file is missing.
+    pub(crate) formats: String,
 }
 
 /// Why the repository could not be read.
@@ -152,11 +152,14 @@ impl Workspace {
             members.push(member(&root, package)?);
         }
         members.sort_by(|left, right| left.folder.cmp(&right.folder));
-        let sources = read_sources(&root, "rs")?;
-        let scripts = read_sources(&root, "py")?;
-        let pitfalls = root.join(crate::rules::PITFALLS_FILE);
-        let pitfalls = if pitfalls.is_file() { read(&pitfalls)? } else { String::new() };
-        Ok(Self { root, members, sources, scripts, pitfalls })
+        let sources = read_sources(&root)?;
+        let read_if_there = |path: &str| {
+            let path = root.join(path);
+            if path.is_file() { read(&path) } else { Ok(String::new()) }
+        };
+        let pitfalls = read_if_there(crate::rules::PITFALLS_FILE)?;
+        let formats = read_if_there(crate::rules::FORMATS_FILE)?;
+        Ok(Self { root, members, sources, pitfalls, formats })
     }
 
     /// Sources below a member's folder.
@@ -202,12 +205,12 @@ fn member(root: &Path, package: Package) -> Result<Member, LoadError> {
     })
 }
 
-/// Every file of the layers whose name ends in `extension`, ascending by path.
-fn read_sources(root: &Path, extension: &str) -> Result<Vec<Source>, LoadError> {
+/// Every Rust file of the layers, ascending by path.
+fn read_sources(root: &Path) -> Result<Vec<Source>, LoadError> {
     let mut paths = Vec::new();
     for folder in SOURCE_FOLDERS {
         if root.join(folder).is_dir() {
-            collect(&root.join(folder), extension, DEPTH_MAX, &mut paths)?;
+            collect(&root.join(folder), DEPTH_MAX, &mut paths)?;
         }
     }
     paths.sort();
@@ -215,12 +218,7 @@ fn read_sources(root: &Path, extension: &str) -> Result<Vec<Source>, LoadError> 
     paths.iter().map(load).collect()
 }
 
-fn collect(
-    folder: &Path,
-    extension: &str,
-    depth_left: usize,
-    paths: &mut Vec<PathBuf>,
-) -> Result<(), LoadError> {
+fn collect(folder: &Path, depth_left: usize, paths: &mut Vec<PathBuf>) -> Result<(), LoadError> {
     let failed = |source| LoadError::Read { path: folder.to_path_buf(), source };
     if depth_left == 0 {
         return Err(failed(io::Error::other("folders nest too deeply")));
@@ -231,9 +229,9 @@ fn collect(
         let path = entry.path();
         if kind.is_dir() {
             if entry.file_name() != "target" {
-                collect(&path, extension, depth_left - 1, paths)?;
+                collect(&path, depth_left - 1, paths)?;
             }
-        } else if path.extension().is_some_and(|found| found == extension) {
+        } else if path.extension().is_some_and(|found| found == "rs") {
             paths.push(path);
         }
     }

@@ -251,6 +251,19 @@ fn idle_producer_expires_and_its_next_sequence_is_accepted() {
 }
 
 #[test]
+fn a_clock_that_steps_back_forgets_nobody_who_wrote_after_one_that_stays() {
+    let mut world = World::with(ProducersOptions { expiration_ms: 100, ..Default::default() });
+    world.append(ProducerId(1), 0, 0, 1);
+    assert_eq!(world.producers.expire(Timestamp(1_050)), 0);
+    world.append(ProducerId(2), 0, 0, 1);
+    assert_eq!(world.producers.expire(Timestamp(1_000)), 0);
+    assert_eq!(world.producers.expire(Timestamp(1_100)), 0);
+    assert!(matches!(world.decide(ProducerId(2), 0, 0, 1), Verdict::Duplicate(_)));
+    assert_eq!(world.producers.expire(Timestamp(1_150)), 2);
+    world.producers.check();
+}
+
+#[test]
 fn open_transaction_keeps_its_producer_from_expiry_and_eviction() {
     let options =
         ProducersOptions { expiration_ms: 100, producers_max: 2, ..ProducersOptions::default() };

@@ -165,6 +165,17 @@ pub enum ConfigError {
         /// What is wrong.
         problem: ListenerProblem,
     },
+    /// A filter in which a word is no level: it would be taken for a module's name, and everything else be silent.
+    #[error(
+        "{place}: trace.filter = {value}: must be a level (off, error, warn, info, debug, trace), or MODULE=LEVEL, separated \
+         by commas"
+    )]
+    TraceFilter {
+        /// Where.
+        place: Place,
+        /// The value, cut to a bound.
+        value: String,
+    },
     /// Roles that this version cannot separate.
     #[error("{place}: process.roles: must be broker,coordinator: one node has both roles for now")]
     Roles {
@@ -270,6 +281,7 @@ impl ConfigError {
             | Self::Overlap { place, .. }
             | Self::Advertised { place, .. }
             | Self::Listener { place, .. }
+            | Self::TraceFilter { place, .. }
             | Self::Roles { place } => Some(place),
             Self::TooLarge { .. } | Self::SetForm { .. } => None,
         }

@@ -15,9 +15,8 @@ use super::schema::{ConfigOption, OPTIONS, Unit, environment_name, option};
 
 /// Largest configuration file.
 pub const CONFIG_FILE_BYTES_MAX: usize = 1 << 20;
-/// Variables that other parts of the program read: not options.
-pub const ENVIRONMENT_RESERVED: [&str; 3] =
-    ["CORELOG_CONFIG", "CORELOG_LOG", "CORELOG_BOOTSTRAP_SERVER"];
+/// Variables that stand for arguments of the command line: not options.
+pub const ENVIRONMENT_RESERVED: [&str; 2] = ["CORELOG_CONFIG", "CORELOG_BOOTSTRAP_SERVER"];
 
 const ENVIRONMENT_PREFIX: &str = "CORELOG_";
 

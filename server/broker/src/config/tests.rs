@@ -157,6 +157,18 @@ fn sources_hold_over_each_other_and_each_setting_knows_its_place() {
 }
 
 #[test]
+fn a_trace_filter_is_made_of_levels_and_a_typo_is_none() {
+    for sound in ["info", "WARN", "off", "info,broker=debug", "error, node=trace"] {
+        assert_eq!(load(&format!("trace.filter = {sound:?}")).trace_filter, sound);
+    }
+    for typo in ["verbose", "infos", "broker=loud", "=info", "info,", ""] {
+        let said = refused(&file(&format!("trace.filter = {typo:?}")));
+        let expected = format!("corelog.toml:1: trace.filter = {typo}: must be a level");
+        assert!(said.len() == 1 && said[0].starts_with(&expected), "{said:?}");
+    }
+}
+
+#[test]
 fn bad_files_are_refused_with_line_key_value_and_bound() {
     let check = |text: &str, expected: &[&str]| {
         let expected: Vec<String> =

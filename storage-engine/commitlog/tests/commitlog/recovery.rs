@@ -84,6 +84,8 @@ fn a_clean_stop_leaves_nothing_to_do() {
     world.fill(60, 2, 1000);
     let (end, fold) = (world.log.ends().durable(), world.fold.borrow().clone());
     let stopped = world.stop();
+    let marker = stopped.disk.edit("clean-stop", |bytes| bytes.clone());
+    assert_eq!(marker, b"corelog clean stop 1\n");
     let bytes_before = stopped.disk.read_bytes();
     let mut world = stopped.start();
     assert!(world.report.is_clean);

@@ -1,4 +1,4 @@
-//! Topics made, deleted and described.
+//! Topics made and deleted.
 //!
 //! Owns the requests that change the cluster. They are sent to any broker: each one may answer them (MD-1).
 
@@ -8,16 +8,9 @@ use wire::create_topics::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
 };
 use wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
-use wire::describe_configs::{
-    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
-};
 
 use crate::client::{Client, ClientError};
 
-/// DescribeConfigs' number for topics.
-const RESOURCE_TYPE_TOPIC: i8 = 2;
-/// DescribeConfigs' number for a value that was set on the topic itself.
-const CONFIG_SOURCE_TOPIC: i8 = 1;
 /// "The broker's default" in CreateTopics.
 const BROKER_DEFAULT: i32 = -1;
 
@@ -32,17 +25,6 @@ pub(crate) struct NewTopic {
     pub(crate) replication_factor: Option<i16>,
     /// Options by key.
     pub(crate) configs: Vec<(String, String)>,
-}
-
-/// One option of a topic.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ConfigEntry {
-    /// Key.
-    pub(crate) name: String,
-    /// Value; `None` where it is secret.
-    pub(crate) value: Option<String>,
-    /// Whether it was set on the topic itself.
-    pub(crate) is_set_on_topic: bool,
 }
 
 impl<P: Platform> Client<P> {
@@ -64,13 +46,7 @@ impl<P: Platform> Client<P> {
             timeout_ms: self.timeout_ms(),
             ..CreateTopicsRequest::default()
         };
-        let mut attempts = self.attempts();
-        loop {
-            match self.create_once(&topic.name, &request).await {
-                Err(error) if self.passes(&error) => attempts.pause(error).await?,
-                result => return result,
-            }
-        }
+        self.retried(async |client| client.create_once(&topic.name, &request).await).await
     }
 
     async fn create_once(
@@ -96,43 +72,15 @@ impl<P: Platform> Client<P> {
             topic_names: vec![name.into()],
             timeout_ms: self.timeout_ms(),
         };
-        let answer = self.ask_any(&request).await?;
-        let response: DeleteTopicsResponse<'_> = answer.read()?;
-        let Some(result) = response.responses.first() else {
-            return Err(ClientError::NotMentioned { place: name.to_owned() });
-        };
-        ClientError::check(name, result.error_code, result.error_message.as_deref())
-    }
-
-    /// The options of a topic, ascending by key.
-    pub(crate) async fn topic_configs(
-        &mut self,
-        name: &str,
-    ) -> Result<Vec<ConfigEntry>, ClientError> {
-        let resource = DescribeConfigsResource {
-            resource_type: RESOURCE_TYPE_TOPIC,
-            resource_name: name.into(),
-            configuration_keys: None,
-        };
-        let request = DescribeConfigsRequest {
-            resources: vec![resource],
-            ..DescribeConfigsRequest::default()
-        };
-        let answer = self.ask_any(&request).await?;
-        let response: DescribeConfigsResponse<'_> = answer.read()?;
-        let Some(result) = response.results.first() else {
-            return Err(ClientError::NotMentioned { place: name.to_owned() });
-        };
-        ClientError::check(name, result.error_code, result.error_message.as_deref())?;
-        let entry =
-            |config: &wire::describe_configs::DescribeConfigsResourceResult<'_>| ConfigEntry {
-                name: config.name.to_string(),
-                value: config.value.as_ref().map(ToString::to_string),
-                is_set_on_topic: config.config_source == CONFIG_SOURCE_TOPIC,
+        self.retried(async |client| {
+            let answer = client.ask_any(&request).await?;
+            let response: DeleteTopicsResponse<'_> = answer.read()?;
+            let Some(result) = response.responses.first() else {
+                return Err(ClientError::NotMentioned { place: name.to_owned() });
             };
-        let mut entries: Vec<ConfigEntry> = result.configs.iter().map(entry).collect();
-        entries.sort_by(|left, right| left.name.cmp(&right.name));
-        Ok(entries)
+            ClientError::check(name, result.error_code, result.error_message.as_deref())
+        })
+        .await
     }
 
     /// The time that a request may take, as requests carry it.

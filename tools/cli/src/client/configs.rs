@@ -148,7 +148,15 @@ impl<P: Platform> Client<P> {
             configuration_keys: (!keys.is_empty()).then_some(keys),
         };
         let request = DescribeConfigsRequest { resources: vec![resource], ..Default::default() };
-        let answer = self.ask_owner(owner, &request).await?;
+        self.retried(async |client| client.describe_once(owner, &request).await).await
+    }
+
+    async fn describe_once(
+        &mut self,
+        owner: &ConfigOwner,
+        request: &DescribeConfigsRequest<'_>,
+    ) -> Result<Vec<ConfigState>, ClientError> {
+        let answer = self.ask_owner(owner, request).await?;
         let response: DescribeConfigsResponse<'_> = answer.read()?;
         let Some(result) = response.results.first() else {
             return Err(ClientError::NotMentioned { place: owner.place() });
@@ -195,12 +203,16 @@ impl<P: Platform> Client<P> {
             resources: vec![resource],
             validate_only: commit == Commit::DryRun,
         };
-        let answer = self.ask_owner(owner, &request).await?;
-        let response: IncrementalAlterConfigsResponse<'_> = answer.read()?;
-        let Some(result) = response.responses.first() else {
-            return Err(ClientError::NotMentioned { place: owner.place() });
-        };
-        ClientError::check(&owner.place(), result.error_code, result.error_message.as_deref())
+        self.retried(async |client| {
+            let answer = client.ask_owner(owner, &request).await?;
+            let response: IncrementalAlterConfigsResponse<'_> = answer.read()?;
+            let Some(result) = response.responses.first() else {
+                return Err(ClientError::NotMentioned { place: owner.place() });
+            };
+            let message = result.error_message.as_deref();
+            ClientError::check(&owner.place(), result.error_code, message)
+        })
+        .await
     }
 
     /// Makes a topic have `count` partitions in all.
@@ -216,12 +228,15 @@ impl<P: Platform> Client<P> {
             timeout_ms: self.timeout_ms(),
             validate_only: commit == Commit::DryRun,
         };
-        let answer = self.ask_any(&request).await?;
-        let response: CreatePartitionsResponse<'_> = answer.read()?;
-        let Some(result) = response.results.first() else {
-            return Err(ClientError::NotMentioned { place: name.to_owned() });
-        };
-        ClientError::check(name, result.error_code, result.error_message.as_deref())
+        self.retried(async |client| {
+            let answer = client.ask_any(&request).await?;
+            let response: CreatePartitionsResponse<'_> = answer.read()?;
+            let Some(result) = response.results.first() else {
+                return Err(ClientError::NotMentioned { place: name.to_owned() });
+            };
+            ClientError::check(name, result.error_code, result.error_message.as_deref())
+        })
+        .await
     }
 
     async fn ask_owner<'q, Q: wire::Request<'q>>(

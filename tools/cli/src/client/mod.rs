@@ -33,9 +33,9 @@ use record::NodeId;
 use wire::Request;
 
 pub(crate) use address::Address;
-pub(crate) use admin::{ConfigEntry, NewTopic};
+pub(crate) use admin::NewTopic;
 pub(crate) use cluster::{Broker, Cluster};
-pub(crate) use configs::{Commit, ConfigChange, ConfigOwner, ConfigState};
+pub(crate) use configs::{Commit, ConfigChange, ConfigOwner, ConfigSource, ConfigState};
 pub(crate) use connection::{Answer, CallOptions, Connection};
 pub(crate) use consumer::{Consumer, Fetched};
 pub(crate) use error::ClientError;
@@ -99,6 +99,20 @@ impl<P: Platform> Client<P> {
     pub(crate) fn attempts(&self) -> Attempts<P> {
         let until = self.platform.monotonic() + self.options.timeout;
         Attempts { platform: self.platform.clone(), until, pause: PAUSE_MIN }
+    }
+
+    /// Tries `once` until it succeeds, fails for good, or the time is up.
+    pub(crate) async fn retried<T>(
+        &mut self,
+        mut once: impl AsyncFnMut(&mut Self) -> Result<T, ClientError>,
+    ) -> Result<T, ClientError> {
+        let mut attempts = self.attempts();
+        loop {
+            match once(self).await {
+                Err(error) if self.passes(&error) => attempts.pause(error).await?,
+                result => return result,
+            }
+        }
     }
 
     /// Asks any broker, once.

@@ -233,6 +233,10 @@ fn check(args: &CheckArgs) -> Outcome {
         Failure::new(Exit::Refused, errors.to_string())
             .advise("corelog config explain KEY says what an option may be")
     })?;
+    if let Some(refusal) = super::serve::refusal_here(&config) {
+        let failure = Failure::new(Exit::Refused, format!("{name}: {refusal}"));
+        return Err(failure.advise("move one of the two, or set shards"));
+    }
     let set = config.settings.iter().filter_map(|(key, setting)| {
         let is_set = setting.place != broker::config::Place::Default;
         let value = setting.value.clone().unwrap_or_default();

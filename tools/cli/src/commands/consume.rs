@@ -27,7 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   corelog consume orders
   corelog consume orders --follow
-  corelog consume orders --follow --timeout-ms 5000
+  corelog consume orders --follow --idle-ms 5000
   corelog consume orders --partition 2 --offset 1200 --max-messages 10
   corelog consume orders --offset -10
   corelog consume orders --offset 2026-11-29T20:15:00Z
@@ -65,8 +65,8 @@ pub(crate) struct ConsumeArgs {
     ///
     /// Stopping so is success with --follow, and exit code 4 where --max-messages or the end was not reached. A broker that does
     /// not answer at all has 30000 ms, or more if this is more.
-    #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
-    timeout_ms: Option<u32>,
+    #[arg(long, alias = "timeout-ms", value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    idle_ms: Option<u32>,
     /// Print keys too, and this text between key and value; \t is a tab
     #[arg(short, long, value_name = "TEXT", value_parser = parse_separator, conflicts_with = "fields")]
     key_separator: Option<String>,
@@ -76,9 +76,9 @@ pub(crate) struct ConsumeArgs {
     /// What stands between the fields of --print; \t is a tab
     #[arg(long, value_name = "TEXT", value_parser = parse_separator, default_value = "\\t", requires = "fields")]
     separator: String,
-    /// What is printed for a key or value that is null
-    #[arg(long, value_name = "TEXT", default_value = "null")]
-    null: String,
+    /// What is printed for a key or value that is null; `null` where nothing is said
+    #[arg(long, value_name = "TEXT")]
+    null: Option<String>,
     #[command(flatten)]
     brokers: BrokersArgs,
     #[command(flatten)]
@@ -86,13 +86,30 @@ pub(crate) struct ConsumeArgs {
 }
 
 impl ConsumeArgs {
+    /// What clap cannot refuse by itself: it knows of values and not of what they mean together.
+    fn check(&self) -> Outcome {
+        let of_lines = [
+            ("--print", !self.fields.is_empty()),
+            ("--key-separator", self.key_separator.is_some()),
+            ("--null", self.null.is_some()),
+        ];
+        match of_lines.iter().find(|(_, is_said)| *is_said && self.output.output != Format::Table) {
+            None => Ok(()),
+            Some((flag, _)) => {
+                let fact = format!("{flag}: for lines; -o json and -o yaml print every field");
+                Err(Failure::new(Exit::Usage, fact).advise("leave one of the two out"))
+            }
+        }
+    }
+
     fn layout(&self) -> Layout {
         let (fields, separator) = match &self.key_separator {
             Some(separator) => (vec![Field::Key, Field::Value], separator),
             None if self.fields.is_empty() => (vec![Field::Value], &self.separator),
             None => (self.fields.clone(), &self.separator),
         };
-        let (separator, null) = (separator.clone(), self.null.clone());
+        let separator = separator.clone();
+        let null = self.null.clone().unwrap_or_else(|| "null".to_owned());
         match self.output.output {
             Format::Json => Layout::Json,
             Format::Yaml => Layout::Yaml,
@@ -101,7 +118,7 @@ impl ConsumeArgs {
     }
 
     fn idle_max(&self) -> Option<Duration> {
-        self.timeout_ms.map(|ms| Duration::from_millis(ms.into()))
+        self.idle_ms.map(|ms| Duration::from_millis(ms.into()))
     }
 }
 
@@ -135,10 +152,11 @@ fn parse_start(text: &str) -> Result<Start, String> {
 
 /// Prints records.
 pub(crate) fn run(args: &ConsumeArgs) -> Outcome {
+    args.check()?;
     let mut output = Output::new(args.output.output);
     let layout = args.layout();
     // Silence is an answer; a slow one must not be taken for it.
-    let timeout_ms = args.timeout_ms.unwrap_or(0).max(TIMEOUT_MS_DEFAULT);
+    let timeout_ms = args.idle_ms.unwrap_or(0).max(TIMEOUT_MS_DEFAULT);
     let options = ClientOptions::parse(&args.brokers.bootstrap_server, timeout_ms)?;
     with_options(options, async |client| {
         let plan = Plan::make(client, args).await?;
@@ -184,7 +202,7 @@ impl Plan {
             (None, Some(_)) => "the end was not reached".to_owned(),
         };
         let fact = format!("{}: {wanted}, and none for {ms} ms", self.topic.name);
-        Err(Failure::new(Exit::TimedOut, fact).advise("allow more time with --timeout-ms"))
+        Err(Failure::new(Exit::TimedOut, fact).advise("allow more time with --idle-ms"))
     }
 }
 

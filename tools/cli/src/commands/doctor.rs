@@ -1,12 +1,13 @@
 //! `corelog doctor`: looks for what keeps nodes from running and clients from reaching them, and names the fix.
 //!
-//! Owns the list of checks, their order and what is shown. It changes nothing but the probe file in the data directory.
+//! Owns the list of checks, their order and what is shown. It changes nothing but a probe file, which it removes again, in the
+//! data directory or, where that is yet to be made, in the directory above it.
 
 mod advertised;
 mod local;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde::Serialize;
@@ -113,7 +114,8 @@ pub(crate) fn run(args: &DoctorArgs) -> Outcome {
     let is_needed = |check: &Check| ["io_uring", "memlock"].contains(&check.name);
     let can_ask = !checks.iter().any(|check| is_needed(check) && check.verdict == Verdict::Failed);
     if can_ask {
-        let root = args.data_dir.clone().unwrap_or_else(|| PathBuf::from("."));
+        let data_dir = args.data_dir.as_deref().map(local::nearest_existing);
+        let root = data_dir.unwrap_or(Path::new(".")).to_owned();
         run_local(&root, async |platform| {
             if args.data_dir.is_some() {
                 checks.push(local::disk_space(&platform).await);

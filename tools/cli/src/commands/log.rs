@@ -22,15 +22,18 @@ mod show;
 mod standing;
 
 use check::{Checker, Depth};
-use files::Partition;
+use files::{PartOf, Partition};
 use ground::Ground;
 use show::{Item, TABLE_HEADINGS, Totals};
+use standing::Standing;
 
 const DUMP_EXAMPLES: &str = "\
 Examples:
   corelog log dump corelog-data/topics/orders-0
   corelog log dump corelog-data/topics/orders-0/00000000000000000000.log
-  corelog log dump corelog-data/topics -o json";
+  corelog log dump corelog-data/topics -o json
+
+It exits with 5 where bytes are no batches. What a recovery has set aside in stray/ is shown too, where it is named.";
 
 const VERIFY_EXAMPLES: &str = "\
 Examples:
@@ -56,7 +59,7 @@ pub(crate) enum LogCommand {
 #[derive(Debug, Args)]
 #[command(after_help = DUMP_EXAMPLES)]
 pub(crate) struct DumpArgs {
-    /// Files (.log) or directories, which are searched
+    /// Files (.log, or of stray/) or directories, which are searched
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     #[command(flatten)]
@@ -85,10 +88,10 @@ pub(crate) fn run(command: &LogCommand) -> Outcome {
 fn dump(args: &DumpArgs) -> Outcome {
     let format = args.output.output;
     let mut output = Output::new(format);
-    visit(&args.paths, Depth::Headers, async |checker, found, is_alone| {
+    let totals = visit(&args.paths, Depth::Headers, async |checker, found, is_alone| {
         let Found::Partition(partition) = found else { return Ok(()) };
         let mut standing = checker.standing(partition).await?;
-        for segment in &partition.segments {
+        for segment in partition.logs() {
             if format == Format::Table {
                 output.with(|sink| {
                     if !is_alone {
@@ -98,11 +101,17 @@ fn dump(args: &DumpArgs) -> Outcome {
                 })?;
             }
             let mut print = |item: &Item<'_>| output.with(|sink| item.write(sink, format));
-            checker.segment(segment, &mut standing, &mut print).await?;
+            let mut alone = Standing::default();
+            let standing = match segment.part_of {
+                PartOf::Log => &mut standing,
+                PartOf::Copy { .. } => &mut alone,
+            };
+            checker.segment(segment, standing, &mut print).await?;
         }
         Ok(())
     })?;
-    output.flush()
+    output.flush()?;
+    damage_of(&totals, "corelog log verify says what follows from it")
 }
 
 fn verify(args: &VerifyArgs) -> Outcome {
@@ -120,13 +129,21 @@ fn verify(args: &VerifyArgs) -> Outcome {
         checker.beside_progress(|| output.flush())
     })?;
     output.show(&totals)?;
-    if totals.problems == 0 {
-        return Ok(());
-    }
-    let noun = if totals.problems == 1 { "problem" } else { "problems" };
-    let advice = "a node serves everything but damaged batches, and makes wrong indexes again by itself; \
-                  the records of a damaged batch come back only from a copy";
-    Err(Failure::new(Exit::Damaged, format!("{} {noun} found", totals.problems)).advise(advice))
+    damage_of(
+        &totals,
+        "a node serves everything but damaged batches, and makes wrong indexes again by itself; \
+         the records of a damaged batch come back only from a copy",
+    )
+}
+
+/// How a run ends that has found so much.
+fn damage_of(totals: &Totals, advice: &str) -> Outcome {
+    let fact = match totals.problems {
+        0 => return Ok(()),
+        1 => "1 problem found".to_owned(),
+        count => format!("{count} problems found"),
+    };
+    Err(Failure::new(Exit::Damaged, fact).advise(advice))
 }
 
 /// What there is to look at.
@@ -149,7 +166,7 @@ fn visit(
             let (root, name) = files::split(path)?;
             let disk = GlommioDisk::new(&root);
             let partitions = files::find(&disk, &root, name.as_deref()).await?;
-            let segments = || partitions.iter().flat_map(|partition| &partition.segments);
+            let segments = || partitions.iter().flat_map(Partition::logs);
             let bytes = segments().map(|segment| segment.bytes).sum();
             let is_alone = paths.len() == 1 && segments().count() == 1;
             let ground = ground(path).await?;

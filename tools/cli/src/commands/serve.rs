@@ -41,7 +41,7 @@ fn after_help() -> String {
 #[command(after_help = after_help())]
 pub(crate) struct ServeArgs {
     /// Options in TOML; without it every option has its default
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", env = "CORELOG_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
     /// Where the node keeps everything; created where it is missing
     #[arg(short, long, value_name = "DIR")]
@@ -102,34 +102,13 @@ fn load(args: &ServeArgs) -> Result<Config, String> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let sources =
         Sources { file, environment: environment.collect(), sets: args.settings.clone(), flags };
-    let config = Config::load(&sources).map_err(|errors| errors.to_string())?;
-    check_filter(&config.trace_filter)?;
-    Ok(config)
-}
-
-/// A word that is no level would be taken for the name of a module, and everything else be silent.
-fn check_filter(filter: &str) -> Result<(), String> {
-    let is_level = |word: &str| {
-        !word.is_empty() && word.parse::<tracing_subscriber::filter::LevelFilter>().is_ok()
-    };
-    let is_sound = |directive: &str| match directive.trim().rsplit_once('=') {
-        Some((target, level)) => !target.is_empty() && is_level(level),
-        None => is_level(directive.trim()),
-    };
-    if filter.split(',').all(is_sound) {
-        return Ok(());
-    }
-    Err(format!(
-        "trace.filter: {filter}: must be a level (off, error, warn, info, debug, trace), or MODULE=LEVEL, separated by commas"
-    ))
+    Config::load(&sources).map_err(|errors| errors.to_string())
 }
 
 /// The log goes to standard error: standard output has the `ready` line and nothing else.
 fn start_log(filter: &str) {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("CORELOG_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(filter));
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_env_filter(tracing_subscriber::EnvFilter::new(filter))
         .with_writer(std::io::stderr)
         .with_target(false)
         // It would say so on standard error, which is what failed, and panic: a full disk or a closed pipe must not end a node.
@@ -140,10 +119,7 @@ fn start_log(filter: &str) {
 
 fn serve(mut config: Config) -> ExitReason {
     let options = NodeOptions {
-        shards: match config.shards {
-            Shards::Auto => ShardCount::Auto,
-            Shards::Count(count) => NonZero::new(count).map_or(ShardCount::Auto, ShardCount::Fixed),
-        },
+        shards: shards_of(&config),
         io_memory_bytes: config.io_memory_bytes,
         free_list_bytes_max: config.io_free_list_bytes,
         ring_depth: config.io_ring_depth,
@@ -158,8 +134,7 @@ fn serve(mut config: Config) -> ExitReason {
             return error.reason();
         }
     };
-    let shard_count = node::placement(options.shards, &node::cpus()).len();
-    let shard_count = u16::try_from(shard_count).unwrap_or(node::SHARD_COUNT_MAX);
+    let shard_count = shard_count_here(options.shards);
     if let Some(overlap) = config.overlap(shard_count) {
         eprintln!("corelog: {overlap} (with {shard_count} data cores)");
         return ExitReason::Config;
@@ -192,6 +167,27 @@ fn serve(mut config: Config) -> ExitReason {
             error.reason()
         }
     }
+}
+
+fn shards_of(config: &Config) -> ShardCount {
+    match config.shards {
+        Shards::Auto => ShardCount::Auto,
+        Shards::Count(count) => NonZero::new(count).map_or(ShardCount::Auto, ShardCount::Fixed),
+    }
+}
+
+/// The data cores that a node would have on this machine.
+fn shard_count_here(shards: ShardCount) -> u16 {
+    let shard_count = node::placement(shards, &node::cpus()).len();
+    u16::try_from(shard_count).unwrap_or(node::SHARD_COUNT_MAX)
+}
+
+/// What a start on this machine would refuse, though the configuration contradicts itself on no other: two addresses that
+/// are the same with so many data cores.
+pub(crate) fn refusal_here(config: &Config) -> Option<String> {
+    let shard_count = shard_count_here(shards_of(config));
+    let overlap = config.overlap(shard_count)?;
+    Some(format!("{overlap} (with {shard_count} data cores, as on this machine)"))
 }
 
 /// Takes every address that this node will listen on; from here on port 0 is the port it became.
@@ -324,19 +320,4 @@ fn since_exec() -> Duration {
         .zip(started_ticks())
         .map(|(uptime_ms, ticks)| uptime_ms.saturating_sub(ticks * 1000 / TICKS_PER_SECOND));
     Duration::from_millis(elapsed.unwrap_or(0))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_filter_is_made_of_levels_and_a_typo_is_none() {
-        for sound in ["info", "WARN", "off", "info,broker=debug", "error, node=trace"] {
-            assert_eq!(check_filter(sound), Ok(()));
-        }
-        for typo in ["verbose", "infos", "broker=loud", "=info", "info,", ""] {
-            assert!(check_filter(typo).is_err_and(|said| said.contains(typo)), "{typo:?}");
-        }
-    }
 }

@@ -11,7 +11,8 @@ use serde::Serialize;
 use wire::ErrorCode;
 
 use crate::client::{
-    AutoCreate, Client, Commit, ConfigChange, ConfigEntry, ConfigOwner, NewTopic, OffsetAt, Topic,
+    AutoCreate, Client, Commit, ConfigChange, ConfigOwner, ConfigSource, ConfigState, NewTopic,
+    OffsetAt, Topic,
 };
 use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
@@ -442,7 +443,7 @@ async fn describe_one<P: Platform>(
         .collect();
     let starts = client.offsets(&mut topic, &led, OffsetAt::Start).await?;
     let ends = client.offsets(&mut topic, &led, OffsetAt::End).await?;
-    let configs = client.topic_configs(name).await?;
+    let configs = client.configs_of(&ConfigOwner::Topic(name.to_owned()), &[]).await?;
     let nodes = |nodes: &[record::NodeId]| nodes.iter().map(|node| node.0).collect();
     let partitions = topic.partitions.iter().map(|partition| PartitionLine {
         partition: partition.index.0,
@@ -462,11 +463,12 @@ async fn describe_one<P: Platform>(
     })
 }
 
-fn config_lines(entries: Vec<ConfigEntry>, all: bool) -> Vec<ConfigLine> {
-    let shown = entries.into_iter().filter(|entry| all || entry.is_set_on_topic);
-    shown
-        .map(|entry| ConfigLine { key: entry.name, value: entry.value, set: entry.is_set_on_topic })
-        .collect()
+fn config_lines(states: Vec<ConfigState>, all: bool) -> Vec<ConfigLine> {
+    let lines = states.into_iter().map(|state| {
+        let set = state.source == ConfigSource::Topic;
+        ConfigLine { key: state.key, value: state.value, set }
+    });
+    lines.filter(|line| all || line.set).collect()
 }
 
 /// The partitions that a command line asks for: those it names, or all.

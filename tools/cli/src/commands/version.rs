@@ -10,13 +10,13 @@ use crate::output::{Format, Output, Show};
 #[derive(Debug, Serialize)]
 struct Version {
     version: &'static str,
-    target: &'static str,
+    operating_system: &'static str,
     architecture: &'static str,
 }
 
 impl Show for Version {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
-        writeln!(sink, "corelog {} ({} {})", self.version, self.target, self.architecture)
+        writeln!(sink, "corelog {} ({} {})", self.version, self.operating_system, self.architecture)
     }
 }
 
@@ -24,7 +24,7 @@ impl Show for Version {
 pub(crate) fn run(format: Format) -> Outcome {
     Output::new(format).show(&Version {
         version: env!("CARGO_PKG_VERSION"),
-        target: std::env::consts::OS,
+        operating_system: std::env::consts::OS,
         architecture: std::env::consts::ARCH,
     })
 }

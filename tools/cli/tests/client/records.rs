@@ -86,20 +86,32 @@ fn a_negative_offset_counts_from_the_end_of_each_partition() {
 fn consume_stops_when_no_record_comes_for_the_time_allowed() {
     ok(with_input(&["produce", "idle-test"], "a\nb\n"));
     let started = Instant::now();
-    let follow = ["consume", "idle-test", "--follow", "--timeout-ms", "700"];
+    let follow = ["consume", "idle-test", "--follow", "--idle-ms", "700"];
     assert_eq!(told(&follow), "a\nb\n");
     let took = started.elapsed();
     assert!(took >= Duration::from_millis(700) && took < Duration::from_secs(20), "{took:?}");
     // Fewer than were asked for is not success.
-    let args = ["consume", "idle-test", "-f", "-n", "3", "--timeout-ms", "300"];
+    let args = ["consume", "idle-test", "-f", "-n", "3", "--idle-ms", "300"];
     let output = with_input(&args, "");
     assert_eq!(output.status.code(), Some(4));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "a\nb\n");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(said.contains("2 of 3 records came, and none for 300 ms\nnext: "), "{said}");
     // What is there is read whole, however short the time.
-    assert_eq!(told(&["consume", "idle-test", "--timeout-ms", "100"]), "a\nb\n");
+    assert_eq!(told(&["consume", "idle-test", "--idle-ms", "100"]), "a\nb\n");
+    // The name that it had before.
     assert_eq!(told(&["consume", "idle-test", "-n", "2", "--timeout-ms", "100"]), "a\nb\n");
+}
+
+#[test]
+fn what_says_how_a_line_is_made_is_refused_beside_a_format_of_its_own() {
+    for flags in [["--print", "key"], ["--key-separator", ":"], ["--null", "-"]] {
+        for format in ["json", "yaml"] {
+            let args = ["consume", "no-such-topic", "-o", format, flags[0], flags[1]];
+            let (code, said) = failed(&with_input(&args, ""));
+            assert!(code == 2 && said.contains(flags[0]), "{said}");
+        }
+    }
 }
 
 #[test]

@@ -117,8 +117,16 @@ def round_trip(client: Client, topic: str, records: list[Record], codec: str = "
     expect(found, records, topic)
 
 
-def features(client: Client, prefix: str) -> dict[str, Callable[[], None]]:
+Features = dict[str, Callable[[], None]]
+
+
+def features(client: Client, prefix: str) -> Features:
     """Every feature by name, in the order in which they are tried."""
+    return {**admin_features(client, prefix), **record_features(client, prefix)}
+
+
+def admin_features(client: Client, prefix: str) -> Features:
+    """What is done with a topic."""
 
     def create() -> None:
         client.create(f"{prefix}-admin", 2, {"retention.ms": "-1"})
@@ -138,6 +146,18 @@ def features(client: Client, prefix: str) -> dict[str, Callable[[], None]]:
     def delete() -> None:
         client.delete(f"{prefix}-admin")
         eventually(lambda: f"{prefix}-admin" in client.topics(), False, "the topic is there")
+
+    return {
+        "create": create,
+        "describe": describe,
+        "configs": configs,
+        "partitions": partitions,
+        "delete": delete,
+    }
+
+
+def record_features(client: Client, prefix: str) -> Features:
+    """What is done with records."""
 
     def codec(name: str) -> Callable[[], None]:
         def check() -> None:
@@ -184,11 +204,6 @@ def features(client: Client, prefix: str) -> dict[str, Callable[[], None]]:
         expect(found, [one.value for one in numbered()], "values")
 
     return {
-        "create": create,
-        "describe": describe,
-        "configs": configs,
-        "partitions": partitions,
-        "delete": delete,
         **{f"codec-{name}": codec(name) for name in client.codecs},
         "headers": headers,
         "large": large,

@@ -4,6 +4,7 @@
 //! can fail.
 
 mod dependencies;
+mod formats;
 mod pitfalls;
 mod sources;
 mod text;
@@ -12,6 +13,7 @@ mod vocabulary;
 use crate::report::Violation;
 use crate::workspace::Workspace;
 
+pub(crate) use formats::FORMATS_FILE;
 pub(crate) use pitfalls::PITFALLS_FILE;
 
 /// One promise of the design.
@@ -99,5 +101,11 @@ pub(crate) const ALL: &[Rule] = &[
         promise: "every pitfall has a test that exists, or names the area that brings it",
         cure: "correct docs/pitfalls.tsv",
         find: pitfalls::have_tests,
+    },
+    Rule {
+        name: "formats",
+        promise: "every format names the tests that hold its bytes, and they exist",
+        cure: "correct the section's `Tests:` in docs/formats.md",
+        find: formats::name_their_tests,
     },
 ];

@@ -52,19 +52,12 @@ pub(crate) fn have_tests(workspace: &Workspace) -> Vec<Violation> {
 
 fn test_exists(workspace: &Workspace, test: &str) -> bool {
     let Some((path, name)) = test.split_once("::") else { return false };
-    let is_here = |path_of: &str| path_of == path;
-    let in_rust = workspace.sources.iter().filter(|source| is_here(&source.path));
-    let in_scripts = workspace.scripts.iter().filter(|source| is_here(&source.path));
-    in_rust.map(|source| text::code(&source.text)).any(|code| runs(&code, name))
-        || in_scripts.map(|source| text::code(&source.text)).any(|code| {
-            let mut definitions =
-                code.lines().filter_map(|line| line.trim_start().strip_prefix("def "));
-            definitions.any(|rest| is_named(rest, name))
-        })
+    let mut here = workspace.sources.iter().filter(|source| source.path == path);
+    here.any(|source| runs(&text::code(&source.text), name))
 }
 
 /// Whether a function of that name is a test, and one that is run.
-fn runs(code: &str, name: &str) -> bool {
+pub(super) fn runs(code: &str, name: &str) -> bool {
     let lines: Vec<&str> = code.lines().map(str::trim).collect();
     let is_function = |line: &str| {
         let rest = line.find("fn ").and_then(|start| line.get(start + 3..));
@@ -95,14 +88,12 @@ mod tests {
                         /// Says why.\n#[test]\n#[expect(\n    clippy::a,\n    reason = \"b\"\n)]\nfn expects() {}\n";
             let mut tree =
                 workspace(vec![], vec![source("storage-engine/commitlog/src/a.rs", text)]);
-            tree.scripts.push(source("tools/conformance/b.py", "def check_tls(broker):\n"));
             tree.pitfalls = format!("id\tarea\tsituation\tcovered by\n{row}\n");
             let found: Vec<String> = have_tests(&tree).iter().map(|v| v.fact.clone()).collect();
             assert_eq!(found, expected, "{row}");
         };
         let rust = "storage-engine/commitlog/src/a.rs";
         check(&format!("P01\tstorage\tzeros\t{rust}::zero_tail_is_no_end"), &[]);
-        check("P73\tsecurity\tTLS\ttools/conformance/b.py::check_tls", &[]);
         check("P35\ttransactions\tLSO\tlater: transactions", &[]);
         let areas = LATER.join(", ");
         for area in ["", "first node", "transactions "] {

@@ -91,13 +91,20 @@ fn directory(path: &Path) -> Check {
         let fix = "choose an empty directory, or run as the user whose node this is";
         return Check::failed("data.dir", error.to_string(), fix);
     }
-    match node::check_directory(path) {
+    // Making it is the node's: whoever runs this may be another user than the node's.
+    let probed = nearest_existing(path);
+    let found = if probed == path {
+        format!("{place}: ")
+    } else {
+        format!("{place}: would be made; {}: ", probed.display())
+    };
+    match node::check_directory(probed) {
         Ok(DirectoryKind::Direct) => {
-            Check::ok("data.dir", format!("{place}: written and read directly"))
+            Check::ok("data.dir", format!("{found}written and read directly"))
         }
         Ok(DirectoryKind::Memory) => Check::warning(
             "data.dir",
-            format!("{place}: a file system in memory"),
+            format!("{found}a file system in memory"),
             "use a directory on a disk: nothing here survives a power cut",
         ),
         Err(error) => Check::failed(
@@ -106,6 +113,13 @@ fn directory(path: &Path) -> Check {
             "use a directory on ext4 or xfs that this user may write",
         ),
     }
+}
+
+/// The path itself, or what above it is there.
+pub(super) fn nearest_existing(path: &Path) -> &Path {
+    let found = path.ancestors().find(|at| at.symlink_metadata().is_ok());
+    // Above a relative path there is the current directory.
+    found.filter(|at| !at.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Free space against the floor below which a node takes no records.
@@ -123,7 +137,11 @@ pub(super) async fn disk_space<P: Platform>(platform: &P) -> Check {
 fn judge_space(free: u64, whole: u64) -> Check {
     const MIB: u64 = 1 << 20;
     let floor = DiskFloor::Auto.bytes(whole);
-    let fact = format!("{} MiB free, produce is refused below {} MiB", free / MIB, floor / MIB);
+    let fact = format!(
+        "{} MiB free, produce is refused below {} MiB (the default of disk.floor.bytes)",
+        free / MIB,
+        floor / MIB
+    );
     let fix = "free some space, use a larger disk, or set disk.floor.bytes";
     match free {
         _ if free < floor => Check::failed("disk", fact, fix),

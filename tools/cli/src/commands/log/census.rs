@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 
 use cluster::{Image, MetadataRecord};
+use commitlog::checkpoint::CHECKPOINT_DIRECTORY;
 use commitlog::directory::{
     COORDINATOR_DIRECTORY, META_FILE, TOPICS_DIRECTORY, read_identity, read_topic_id,
 };
@@ -25,6 +26,7 @@ const NOT_COMPARED: &str = "whether every topic is there is not known";
 const OFFLINE: &str = "the node takes this partition offline; restore the file or the directory";
 const MADE: &str = "no record was acknowledged; the next start makes it";
 const NO_TOPIC: &str = "the metadata knows no such partition: the next start moves it to stray/";
+const UNKNOWN: &str = "without its checkpoint it is not known whether it held records";
 const UNBOUNDED: &str =
     "what was acknowledged is not known; the next start scans these logs from their beginning";
 
@@ -42,7 +44,14 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             self.report(finding, UNBOUNDED, print)?;
         }
         let node = self.identity(print).await?;
-        let Some(image) = self.metadata(partitions, print).await? else { return Ok(()) };
+        let image = self.metadata(partitions, print).await?;
+        let has_topics = image.as_ref().is_none_or(|image| !image.topics_sorted().is_empty());
+        if has_topics && !self.ground.has_checkpoint() && self.ground.damaged.is_empty() {
+            // A node has written one before it takes the first topic.
+            let finding = self.finding(CHECKPOINT_DIRECTORY, None, "no checkpoint".to_owned());
+            self.report(finding, UNBOUNDED, print)?;
+        }
+        let Some(image) = image else { return Ok(()) };
         let mut known = BTreeSet::new();
         for topic in image.topics_sorted() {
             for (index, partition) in topic.indexed() {
@@ -70,7 +79,12 @@ impl<D: Disk, E: Executor> Checker<D, E> {
     /// The node that the directory belongs to, if it says so.
     async fn identity(&mut self, print: &mut impl Print) -> Outcome<Option<NodeId>> {
         match read_identity(&self.disk).await {
-            Ok(ids) => Ok(ids.map(|ids| ids.node_id)),
+            Ok(Some(ids)) => Ok(Some(ids.node_id)),
+            Ok(None) => {
+                let finding = self.finding(META_FILE, None, "missing".to_owned());
+                self.report(finding, NO_START, print)?;
+                Ok(None)
+            }
             Err(error) => {
                 let finding = self.finding(META_FILE, None, error.to_string());
                 self.report(finding, NO_START, print)?;
@@ -142,6 +156,10 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         let created = entry.filter(|entry| entry.created);
         if !is_found {
             let Some(entry) = created else {
+                if !self.ground.knows_all() {
+                    let finding = self.finding(directory, None, "missing".to_owned());
+                    return self.report_unless_running(finding, UNKNOWN, print);
+                }
                 let finding = self.finding(directory, None, "not there yet".to_owned());
                 return self.note(finding, MADE, print);
             };

@@ -15,7 +15,7 @@ use record::{
     decode_snapshot,
 };
 
-use super::files::{Partition, Segment};
+use super::files::{PartOf, Partition, Segment};
 use super::ground::Ground;
 use super::show::{BatchLine, Finding, Item, Severity, Totals, ZeroTail};
 use super::standing::Standing;
@@ -32,6 +32,7 @@ const UNREADABLE: &str = "reads of it answer CORRUPT_MESSAGE, everything else is
 const REBUILT: &str = "it is made again from the log";
 pub(super) const LOST: &str = "they were acknowledged and come back only from a copy";
 const CUT: &str = "above its checkpoint: a tail that the next start cuts";
+const CUT_UNKNOWN: &str = "for want of a checkpoint the next start cuts its log here";
 const SET_ASIDE: &str = "above its checkpoint: the next start moves it to stray/";
 const RUNNING: &str = "a node runs here and may be writing it";
 
@@ -147,7 +148,20 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             self.report(finding, LOST, print)?;
         }
         let end = previous_end.or(standing.entry.map(|entry| entry.end));
-        self.snapshots_up_to(&mut standing, end, None, print).await
+        self.snapshots_up_to(&mut standing, end, None, print).await?;
+        self.copies(partition, print).await
+    }
+
+    /// The pieces that a recovery has kept: each for itself, since nothing says what they follow.
+    pub(super) async fn copies(
+        &mut self,
+        partition: &Partition,
+        print: &mut impl Print,
+    ) -> Outcome {
+        for copy in &partition.copies {
+            self.segment(copy, &mut Standing::default(), print).await?;
+        }
+        Ok(())
     }
 
     fn gap(
@@ -191,7 +205,13 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         print: &mut impl Print,
     ) -> Outcome<Offset> {
         let path = segment.path.as_str();
-        let opened = SegmentScan::open(&self.disk, self.executor.clone(), path, segment.base).await;
+        let executor = self.executor.clone();
+        let opened = match segment.part_of {
+            PartOf::Log => SegmentScan::open(&self.disk, executor, path, segment.base).await,
+            PartOf::Copy { start } => {
+                SegmentScan::open_copy(&self.disk, executor, path, start).await
+            }
+        };
         let mut scan = opened.map_err(|error| self.failed(path, &error))?;
         let mut index = self.index(segment).await?;
         let file = self.shown(path);
@@ -310,6 +330,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             return Ok(());
         }
         standing.is_cut = true;
+        if standing.entry.is_none() && !self.ground.knows_all() {
+            return self.report(finding, CUT_UNKNOWN, print);
+        }
         self.note(finding, CUT, print)
     }
 

@@ -6,16 +6,15 @@
 
 use std::path::{Path, PathBuf};
 
-use commitlog::directory::{
-    DELETED_DIRECTORY, META_FILE, PARTITION_METADATA_FILE, STRAY_DIRECTORY,
-};
-use commitlog::{Disk, EntryKind};
+use commitlog::directory::{DELETED_DIRECTORY, PARTITION_METADATA_FILE, STRAY_DIRECTORY};
+use commitlog::{BLOCK_BYTES, Disk, EntryKind};
 use record::Offset;
 
+use super::ground;
 use crate::exit::{Exit, Failure, Outcome};
 
-/// Deeper than any data directory: a loop ends here.
-const DEPTH_MAX: usize = 6;
+/// Directories within each other that are searched: far more than a data directory has, so that a loop ends.
+const DEPTH_MAX: usize = 16;
 /// Digits of a segment's name.
 const NAME_DIGITS: usize = 20;
 /// The leader epochs of a partition.
@@ -30,6 +29,20 @@ pub(super) struct Segment {
     pub(super) base: Offset,
     /// Length of its `.log`.
     pub(super) bytes: u64,
+    /// Where its batches belong.
+    pub(super) part_of: PartOf,
+}
+
+/// What a segment's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum PartOf {
+    /// A log: its first batch has the offset of its name.
+    Log,
+    /// What a recovery has kept of a segment that it cut or moved away. Which offset comes first only its batches say.
+    Copy {
+        /// Where they begin: a copy holds whole blocks.
+        start: u64,
+    },
 }
 
 impl Segment {
@@ -50,6 +63,8 @@ pub(super) struct Partition {
     pub(super) has_metadata: bool,
     /// Segments, ascending by offset.
     pub(super) segments: Vec<Segment>,
+    /// What a recovery has set aside, where this directory is in `stray/`; by name.
+    pub(super) copies: Vec<Segment>,
     /// `.snapshot` files, ascending: the offset each stands at, and its path.
     pub(super) snapshots: Vec<(Offset, String)>,
     /// Path of the leader epochs.
@@ -85,7 +100,8 @@ pub(super) async fn find<D: Disk>(
         let mut partition =
             Partition { directory: directory.clone(), is_whole, ..Partition::default() };
         let mut below = Vec::new();
-        let is_data_directory = entries.iter().any(|entry| entry.name == META_FILE);
+        let has = |name: &str| entries.iter().any(|entry| entry.name == name);
+        let is_data_directory = ground::are_of_data_directory(has);
         let is_aside =
             |name: &str| is_data_directory && [STRAY_DIRECTORY, DELETED_DIRECTORY].contains(&name);
         for entry in entries {
@@ -95,8 +111,11 @@ pub(super) async fn find<D: Disk>(
                 EntryKind::Directory if is_file_name(&entry.name) => {
                     partition.misplaced.push(path);
                 }
-                EntryKind::Directory if name.is_none() && depth_left > 0 => {
-                    below.push((path, depth_left - 1));
+                EntryKind::Directory if name.is_none() => {
+                    let Some(depth_left) = depth_left.checked_sub(1) else {
+                        return Err(too_deep(&root.join(path)));
+                    };
+                    below.push((path, depth_left));
                 }
                 EntryKind::File { bytes } if name.is_none_or(|name| name == entry.name) => {
                     partition.take(path, &entry.name, bytes);
@@ -109,6 +128,7 @@ pub(super) async fn find<D: Disk>(
         if !partition.is_empty() {
             partition.segments.sort_by_key(|segment| segment.base);
             partition.snapshots.sort();
+            partition.copies.sort_by(|left, right| left.path.cmp(&right.path));
             found.push(partition);
         }
     }
@@ -121,10 +141,22 @@ pub(super) async fn find<D: Disk>(
     Ok(found)
 }
 
+fn too_deep(path: &Path) -> Failure {
+    let fact = format!("{}: deeper than {DEPTH_MAX} directories, not searched", path.display());
+    Failure::new(Exit::Refused, fact).advise("name a directory further down, or break the loop")
+}
+
 impl Partition {
+    /// The logs in it, whatever they are part of.
+    pub(super) fn logs(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().chain(&self.copies)
+    }
+
     fn take(&mut self, path: String, name: &str, bytes: u64) {
         if let Some(base) = base_of(name, ".log") {
-            self.segments.push(Segment { path, base, bytes });
+            self.segments.push(Segment { path, base, bytes, part_of: PartOf::Log });
+        } else if let Some((base, start)) = copy_of(name) {
+            self.copies.push(Segment { path, base, bytes, part_of: PartOf::Copy { start } });
         } else if let Some(at) = base_of(name, ".snapshot") {
             self.snapshots.push((at, path));
         } else if name == EPOCHS_FILE {
@@ -135,7 +167,7 @@ impl Partition {
     }
 
     fn is_empty(&self) -> bool {
-        let has_files = !self.segments.is_empty() || !self.snapshots.is_empty();
+        let has_files = self.logs().next().is_some() || !self.snapshots.is_empty();
         let is_named = self.has_metadata || !self.misplaced.is_empty();
         !has_files && self.epochs.is_none() && !is_named
     }
@@ -146,6 +178,28 @@ fn is_file_name(name: &str) -> bool {
     let extensions = [".log", ".index", ".timeindex", ".snapshot"];
     let is_segment = extensions.iter().any(|extension| base_of(name, extension).is_some());
     is_segment || [EPOCHS_FILE, PARTITION_METADATA_FILE].contains(&name)
+}
+
+/// Whether a segment is called so.
+pub(super) fn is_segment_name(name: &str) -> bool {
+    base_of(name, ".log").is_some()
+}
+
+/// Of a name that recovery gives in `stray/`: the segment's first offset, and where in the file the first batch begins.
+///
+/// `<base>-at-<position>` is the rest of a segment from the block on that holds the position; `<base>.log` is a whole one.
+/// Where a name was taken, `.1`, `.2`, … follow.
+fn copy_of(name: &str) -> Option<(Offset, u64)> {
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbered = name.rsplit_once('.').filter(|(_, number)| is_number(number));
+    let stem = numbered.map_or(name, |(stem, _)| stem);
+    if let Some(base) = base_of(stem, ".log").filter(|_| numbered.is_some()) {
+        return Some((base, 0));
+    }
+    let (base, position) = stem.split_once("-at-")?;
+    let base = base_of(base, "")?;
+    let position: u64 = position.parse().ok().filter(|_| is_number(position))?;
+    Some((base, position % BLOCK_BYTES as u64))
 }
 
 fn base_of(name: &str, extension: &str) -> Option<Offset> {
@@ -176,9 +230,26 @@ mod tests {
     }
 
     #[test]
+    fn names_of_what_a_recovery_sets_aside() {
+        let check = |name: &str, expected: Option<(i64, u64)>| {
+            let expected = expected.map(|(base, start)| (Offset(base), start));
+            assert_eq!(copy_of(name), expected, "{name}");
+        };
+        check("00000000000000000042-at-0", Some((42, 0)));
+        check("00000000000000000042-at-4196", Some((42, 100)));
+        check("00000000000000000042-at-4196.3", Some((42, 100)));
+        check("00000000000000000042.log.1", Some((42, 0)));
+        check("00000000000000000042.log", None);
+        check("00000000000000000042-at-", None);
+        check("00000000000000000042-at-+1", None);
+        check("42-at-0", None);
+        check("00000000000000000042.index.1", None);
+    }
+
+    #[test]
     fn a_sibling_has_the_same_name() {
         let path = "t-0/00000000000000000042.log".to_owned();
-        let segment = Segment { path, base: Offset(42), bytes: 0 };
+        let segment = Segment { path, base: Offset(42), bytes: 0, part_of: PartOf::Log };
         assert_eq!(segment.sibling("index"), "t-0/00000000000000000042.index");
     }
 }

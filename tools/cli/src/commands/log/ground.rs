@@ -8,17 +8,21 @@ use std::path::{Path, PathBuf};
 
 use commitlog::checkpoint::{CHECKPOINT_DIRECTORY, CheckpointEntry, DamagedCheckpoint};
 use commitlog::directory::{
-    COORDINATOR_DIRECTORY, DELETED_DIRECTORY, META_FILE, STRAY_DIRECTORY, read_topic_id,
+    COORDINATOR_DIRECTORY, DELETED_DIRECTORY, META_FILE, STRAY_DIRECTORY, TOPICS_DIRECTORY,
+    read_topic_id,
 };
 use commitlog::{CheckpointMap, Disk};
 use record::{PartitionIndex, TopicId, TopicPartition};
 
-use super::files::Partition;
+use super::files::{Partition, is_segment_name};
 use crate::exit::{Exit, Failure, Outcome};
 
 /// The log of metadata.
 pub(super) const METADATA_LOG: TopicPartition =
     TopicPartition { topic_id: TopicId::METADATA, partition: PartitionIndex(0) };
+
+/// What lies in a data directory. Any one may be what was lost; two of them in one place are no accident.
+const SIGNS: [&str; 4] = [META_FILE, CHECKPOINT_DIRECTORY, COORDINATOR_DIRECTORY, TOPICS_DIRECTORY];
 
 /// What is known beside the files themselves. By default nothing: they lie in no data directory.
 #[derive(Debug, Default)]
@@ -42,6 +46,17 @@ impl Ground {
     /// Whether the files belong to a data directory.
     pub(super) fn is_known(&self) -> bool {
         self.checkpoints.is_some()
+    }
+
+    /// Whether a checkpoint could be read at all: a node that serves has written one.
+    pub(super) fn has_checkpoint(&self) -> bool {
+        // A checkpoint has the number of the start that wrote it.
+        self.checkpoints.as_ref().is_some_and(|map| map.start_count() > 1)
+    }
+
+    /// Whether a log that no checkpoint knows is one that none has known.
+    pub(super) fn knows_all(&self) -> bool {
+        self.has_checkpoint() && self.damaged.iter().all(|copy| copy.has_other)
     }
 
     /// What the checkpoints know of a log.
@@ -71,9 +86,19 @@ impl Ground {
     }
 }
 
-/// Whether a path is a data directory, all of it.
+/// Whether a directory that has these names is a data directory.
+pub(super) fn are_of_data_directory(has: impl Fn(&str) -> bool) -> bool {
+    SIGNS.iter().filter(|name| has(name)).count() >= 2
+}
+
+/// Whether a path is a data directory, all of it, though not all of it may be left.
 pub(super) fn is_data_directory(path: &Path) -> bool {
-    path.join(META_FILE).is_file() && path.join(CHECKPOINT_DIRECTORY).is_dir()
+    are_of_data_directory(|name| path.join(name).exists()) || has_metadata_log(path)
+}
+
+fn has_metadata_log(path: &Path) -> bool {
+    let entries = std::fs::read_dir(path.join(COORDINATOR_DIRECTORY)).into_iter().flatten();
+    entries.flatten().any(|entry| is_segment_name(&entry.file_name().to_string_lossy()))
 }
 
 /// The data directory that a path lies in; `None` for copies elsewhere, and for what a node has set aside.

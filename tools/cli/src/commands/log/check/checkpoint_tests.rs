@@ -282,3 +282,69 @@ fn what_a_node_has_set_aside_is_searched_only_where_it_is_named() {
     });
     assert_eq!(found, [DIRECTORY]);
 }
+
+/// What a dump of one file alone finds: its batches, and what is wrong.
+fn dump(name: String, bytes: Vec<u8>) -> (u64, Vec<String>) {
+    let executor = SimExecutor::new(Prng::new(1), Rc::new(Trace::new(Keep::Hash)));
+    let disk = SimDisk::new(&executor, Prng::new(2), Rc::new(Trace::new(Keep::Hash)));
+    let on_core = executor.clone();
+    run(&executor, async move {
+        disk.open(&name, commitlog::OpenMode::CreateNew).await.unwrap();
+        disk.poke(&name, bytes);
+        let root = PathBuf::from("stray");
+        let found = files::find(&disk, &root, Some(&name)).await.unwrap();
+        let mut checker = Checker::new(disk, on_core, root, Ground::default(), Depth::Headers);
+        let mut problems = Vec::new();
+        let mut print = |item: &Item<'_>| {
+            if let Item::Finding(finding) = item {
+                problems.push(finding.problem.clone());
+            }
+            Ok(())
+        };
+        checker.copies(&found[0], &mut print).await.unwrap();
+        (checker.finish().batches, problems)
+    })
+}
+
+#[test]
+fn what_recovery_keeps_aside_is_read_from_its_first_whole_batch() {
+    const BATCHES_BEFORE: usize = 8;
+    let made = made(Ending::Clean);
+    let bytes = made.disk.peek(&made.names(".log")[1]).unwrap();
+    let ends = |bytes: &[u8]| {
+        let mut ends = vec![0];
+        while let Ok(header) = BatchHeader::parse(&bytes[*ends.last().unwrap()..]) {
+            ends.push(ends.last().unwrap() + header.total_bytes());
+        }
+        ends
+    };
+    let ends = ends(&bytes);
+    let cut = ends[BATCHES_BEFORE];
+    assert!(cut > 4096 && !cut.is_multiple_of(4096), "the copy begins within a batch: {cut}");
+    let (name, copy) = (format!("{:020}-at-{cut}", 20), bytes[cut / 4096 * 4096..].to_vec());
+    let left = (ends.len() - 1 - BATCHES_BEFORE) as u64;
+    assert!(left >= 2, "{ends:?}");
+    assert_eq!(dump(name.clone(), copy.clone()), (left, vec![]));
+    assert_eq!(dump(format!("{name}.1"), copy.clone()), (left, vec![]));
+    // The batch at the cut is what was wrong with the log: whatever its offsets are, they are not missed.
+    let mut torn = copy;
+    torn[cut % 4096 + 70] ^= 1;
+    let (batches, problems) = dump(name, torn);
+    assert_eq!((batches, problems.len()), (left - 1, 1), "{problems:?}");
+    assert!(problems[0].starts_with("crc ") && !problems[0].contains("offsets"), "{problems:?}");
+    assert_eq!(dump(format!("{:020}.log.1", 20), bytes).0, ends.len() as u64 - 1);
+}
+
+#[test]
+fn what_lies_too_deep_to_be_searched_is_an_error() {
+    let made = made(Ending::Clean);
+    let disk = made.disk.clone();
+    let found = run(&made.executor, async move {
+        let deep = vec!["d"; 20].join("/");
+        for (at, _) in deep.match_indices('/').chain([(deep.len(), "")]) {
+            disk.create_dir(&deep[..at]).await.unwrap();
+        }
+        files::find(&disk, &PathBuf::from("data"), None).await.map(|_| ())
+    });
+    assert!(found.unwrap_err().fact.contains("deeper than 16 directories, not searched"));
+}
