@@ -497,7 +497,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--shards", type=int, default=2)

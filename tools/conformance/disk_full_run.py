@@ -356,7 +356,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     parser.add_argument("--mib", type=int, default=1024, help="size of the device")
     parser.add_argument("--shards", type=int, default=2)
     options, report = parser.parse_args(), Report()
