@@ -129,7 +129,9 @@ struct OutputArgs {
 /// same for all.
 fn command_line() -> clap::Command {
     let mut command = Cli::command();
-    for name in ["topic", "cluster", "config", "log"] {
+    let groups = command.get_subcommands().filter(|command| command.has_subcommands());
+    let groups: Vec<_> = groups.map(|group| group.get_name().to_owned()).collect();
+    for name in groups {
         command = command.mut_subcommand(name, |group| {
             let verbs: Vec<_> =
                 group.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
