@@ -34,7 +34,8 @@ pub(crate) fn name_their_tests(workspace: &Workspace) -> Vec<Violation> {
         for name in section.tests.split('`').skip(1).step_by(2) {
             count += 1;
             if name.ends_with(".rs") {
-                let is_it = |source: &&Source| source.path.ends_with(&format!("/{name}"));
+                let is_it =
+                    |source: &&Source| format!("/{}", source.path).ends_with(&format!("/{name}"));
                 file = workspace.sources.iter().find(is_it);
                 if file.is_none() {
                     add(format!("{}: no file `{name}`", section.title));
@@ -85,6 +86,7 @@ mod tests {
         let file = "`commitlog/src/a.rs`";
         check(&format!("# F\n## A\nTests: {file}\n(`golden_bytes`).\n\n`x`\n"), &[]);
         check(&format!("## A\nTests: {file}.\n"), &[]);
+        check("## A\nTests: `storage-engine/commitlog/src/a.rs` (`golden_bytes`)\n", &[]);
         check("", &["is missing or empty"]);
         check(&format!("## A\n`x`\n## B\nTests: {file}\n"), &["A: names no test"]);
         check(&format!("## A\nTests: {file} (`helper`)\n"), &["A: no test `helper` there"]);
