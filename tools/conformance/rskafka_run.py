@@ -31,7 +31,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
     parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument(
