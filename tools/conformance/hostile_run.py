@@ -1,0 +1,228 @@
+"""The hostile run: clients that do not behave cost the node a bounded amount, and others next to nothing.
+
+    hostile_run.py [--corelog PATH] [--connections 10000] [--seconds 8] [--only NAME ...]
+
+    hostile/crowd          so many connections, one in a hundred of them active
+    hostile/slowloris      requests that come one byte at a time
+    hostile/half-closed    clients that end their half, within a request and after it
+    hostile/strangers      TLS and HTTP on the Kafka port
+    hostile/huge-frames    frames of 2 GB, and frames that are announced and never come
+    hostile/huge-arrays    arrays of 2^31-1 elements
+    hostile/pipelined      a million tiny requests from clients that read nothing
+
+Each runs in a process of its own (harness/attacks.py) against a node of two cores, while a client
+produces and fetches at a steady pace and is timed from when it meant to ask. A case passes if the
+node's memory is flat, the steady client sees no error and its p99 at most doubles (below
+`P99_FLOOR` nothing is said: attackers and node share the processor), the same process still runs
+afterwards without a panic, and the connections are gone. A p99 that more than doubled is measured
+again, `ATTEMPTS` times in all: what the machine itself does in between is nobody's fault. There is no `--kafka`: Kafka keeps
+buffers for what is announced, and ends.
+"""
+
+import argparse
+import dataclasses
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from harness import clients, raw
+from harness.broker import Broker, Launch, end_children_on_sigterm
+from harness.paths import target_binary
+from harness.raw import Connection, FetchFrom
+from harness.report import CheckFailed, Report, expect, expect_equal
+from harness.scratch import scratch_directory
+
+TOPIC = "steady"
+PACE = 0.01
+# What two busy processors cost a client now and then, in seconds: below it a ratio says nothing.
+P99_FLOOR = 0.020
+GROWTH_BYTES_MAX = 64 << 20
+# A connection that stands there: a read buffer of 4 KiB, its tasks, its place.
+CONNECTION_BYTES_MAX = 16 << 10
+END_SECONDS_MAX = 30.0
+ATTEMPTS = 3
+# Descriptors that the node needs besides connections: by default half of all are for segments.
+SEGMENT_FILES = 500
+OTHER_FILES = 300
+
+
+@dataclasses.dataclass(frozen=True)
+class Case:
+    """An attack, how many connections it has, and what they may cost."""
+
+    name: str
+    connections: int
+    growth_bytes_max: int = GROWTH_BYTES_MAX
+
+
+def cases(crowd: int) -> list[Case]:
+    """Every case; the crowd as large as the limits allow."""
+    return [
+        Case("crowd", crowd, GROWTH_BYTES_MAX + crowd * CONNECTION_BYTES_MAX),
+        Case("slowloris", 500),
+        Case("half-closed", 200),
+        Case("strangers", 1),
+        Case("huge-frames", 200),
+        Case("huge-arrays", 1),
+        Case("pipelined", 8),
+    ]
+
+
+class Steady:
+    """A client that behaves, at a steady pace."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.batch = raw.batch([(None, os.urandom(100))], 1_700_000_000_000)
+        self.rss_max = 0
+
+    def p99(self, seconds: float) -> float:
+        """One round trip each `PACE`, timed from when it was due: a stall is not hidden by waiting for it."""
+        taken: list[float] = []
+        with Connection(self.broker.port) as connection:
+            due = time.monotonic()
+            end = due + seconds
+            while due < end:
+                time.sleep(max(0.0, due - time.monotonic()))
+                produced = connection.produce(TOPIC, 0, self.batch)
+                expect_equal("produce error", produced.error, 0)
+                fetched = connection.fetch(FetchFrom(TOPIC, 0, produced.base_offset))
+                expect_equal("fetch error", fetched.error, 0)
+                expect(len(fetched.records) >= len(self.batch), "a record is missing")
+                taken.append(time.monotonic() - due)
+                due += PACE
+                if len(taken) % 20 == 0:
+                    self.rss_max = max(self.rss_max, self.broker.rss_bytes())
+        taken.sort()
+        return taken[len(taken) * 99 // 100]
+
+
+@contextmanager
+def attack(case: Case, port: int) -> Iterator["subprocess.Popen[str]"]:
+    """The attacker, from when its connections stand; leaving ends it."""
+    command = [sys.executable, "-m", "harness.attacks", case.name, str(port), str(case.connections)]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=Path(__file__).parent,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            first = process.stdout.readline().strip()
+            expect_equal("the attacker's first word", first, "ready")
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+
+
+def said_by(process: "subprocess.Popen[str]") -> str:
+    """Ends the attack, and gives what it has seen."""
+    try:
+        said, _ = process.communicate("", END_SECONDS_MAX)
+    except subprocess.TimeoutExpired:
+        raise CheckFailed("the attack does not end: it waits for the broker") from None
+    expect_equal("the attacker's exit code", process.returncode, 0)
+    return said.strip()
+
+
+class TooSlow(CheckFailed):
+    """Others were slowed down: by the attack, or by something else on this machine."""
+
+
+def run_case(broker: Broker, case: Case, seconds: float) -> str:
+    """An attack; again where others were slow, for that may have had another reason."""
+    for _ in range(ATTEMPTS - 1):
+        try:
+            return attempt(broker, case, seconds)
+        except TooSlow as slow:
+            print(f"again: {slow}", flush=True)
+            wait_until_gone(broker)
+    return attempt(broker, case, seconds)
+
+
+def attempt(broker: Broker, case: Case, seconds: float) -> str:
+    """One attack, measured against the quiet before it."""
+    steady = Steady(broker)
+    quiet = steady.p99(seconds / 2)
+    steady.rss_max = before = broker.rss_bytes()
+    pid = broker.pid
+    with attack(case, broker.port) as process:
+        under = steady.p99(seconds)
+        connected = broker.metrics()["corelog_connections"]
+        said = said_by(process)
+    growth = max(0, max(steady.rss_max, broker.rss_bytes()) - before)
+    bound = max(2 * quiet, P99_FLOOR)
+    summary = (
+        f"{connected:.0f} connections, {said}; others' p99 {1000 * quiet:.1f} → "
+        f"{1000 * under:.1f} ms, memory +{growth / (1 << 20):.1f} MiB"
+    )
+    expect("still open" not in said and "answered" not in said, summary)
+    expect(growth <= case.growth_bytes_max, f"{summary}: bound {case.growth_bytes_max >> 20} MiB")
+    if case.name == "crowd":
+        expect(connected >= case.connections, f"{summary}: {case.connections} were made")
+    if under > bound:
+        raise TooSlow(f"{summary}: bound {1000 * bound:.1f} ms")
+    expect_equal("pid", broker.pid, pid)
+    wait_until_gone(broker)
+    expect_equal("panics", broker.metrics()["corelog_panics_total"], 0)
+    return summary
+
+
+def wait_until_gone(broker: Broker) -> None:
+    """Nothing is left of the attackers' connections."""
+    deadline = time.monotonic() + END_SECONDS_MAX
+    while (left := broker.metrics()["corelog_connections"]) > 0:
+        expect(time.monotonic() < deadline, f"{left:.0f} connections are left")
+        time.sleep(0.1)
+
+
+def crowd_of(wanted: int) -> int:
+    """As many as the limit of open files allows either process."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return min(wanted, hard - SEGMENT_FILES - OTHER_FILES)
+
+
+def main() -> int:
+    """Runs what the command line asks for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    parser.add_argument("--connections", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--only", nargs="*", help="cases by name")
+    options, report = parser.parse_args(), Report()
+    crowd = crowd_of(options.connections)
+    if crowd < options.connections:
+        print(f"{crowd} connections: the limit of open files allows no more", flush=True)
+    settings = (f"log.open.files.max={SEGMENT_FILES}",)
+    binary = options.corelog or target_binary("corelog")
+    launch = Launch("corelog", binary, shards=2, settings=settings)
+    scratch = scratch_directory("hostile-", report)
+    with scratch as path, closing(Broker(launch, path / "data")) as broker:
+        broker.start()
+        clients.create_topic(broker.bootstrap, TOPIC, 1)
+        Steady(broker).p99(1.0)
+        for case in cases(crowd):
+            if not options.only or case.name in options.only:
+
+                def check(case: Case = case) -> str:
+                    return run_case(broker, case, options.seconds)
+
+                report.run(f"hostile/{case.name}", check)
+        report.run("hostile/stop", lambda: expect_equal("exit code", broker.terminate(), 0))
+    return report.close()
+
+
+if __name__ == "__main__":
+    end_children_on_sigterm()
+    sys.exit(main())
