@@ -16,8 +16,10 @@ broker=()
 unset CORELOG_BIN
 
 case $mode in
-  quick) clients=() files=(--records 100000) kills=(--records 100000 --kills 5) disk=(--mib 512) churn=(--kills 10) hostile=(--connections 2000 --seconds 4) bound=1200 ;;
-  full) clients=(--full) files=() kills=() disk=() churn=() hostile=() bound=5400 ;;
+  quick) clients=() files=(--records 100000) kills=(--records 100000 --kills 5) disk=(--mib 512) churn=(--kills 10)
+    # Fewer files than partitions, as in the full run.
+    hostile=(--connections 2000 --seconds 4) many=(--partitions 1000 --open-files 512) bound=1200 ;;
+  full) clients=(--full) files=() kills=() disk=() churn=() hostile=() many=() bound=5400 ;;
   *) echo "run.sh: $mode: must be quick or full" >&2; exit 2 ;;
 esac
 
@@ -38,4 +40,5 @@ bounded kill_run.py "${broker[@]}" "${kills[@]}"
 bounded churn_run.py "${broker[@]}" "${churn[@]}"
 bounded disk_full_run.py "${broker[@]}" "${disk[@]}"
 bounded hostile_run.py "${broker[@]}" "${hostile[@]}"
+bounded many_partitions_run.py "${broker[@]}" "${many[@]}"
 exit "$failed"

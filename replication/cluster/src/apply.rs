@@ -117,6 +117,17 @@ impl Image {
         if offset != self.next_offset {
             return Err(ApplyError::OutOfOrder { offset, expected: self.next_offset });
         }
+        self.take(offset, record)?;
+        self.next_offset = Offset(offset.0 + 1);
+        Ok(())
+    }
+
+    /// Takes in what the record at `offset` says.
+    pub(crate) fn take(
+        &mut self,
+        offset: Offset,
+        record: &MetadataRecord,
+    ) -> Result<(), ApplyError> {
         match record {
             MetadataRecord::NoOp => {}
             MetadataRecord::Cluster { cluster_id } => self.apply_cluster(cluster_id)?,
@@ -139,7 +150,6 @@ impl Image {
                 self.apply_producer_ids(*first, *count)?;
             }
         }
-        self.next_offset = Offset(offset.0 + 1);
         Ok(())
     }
 

@@ -29,6 +29,7 @@ mod nearest;
 mod placement;
 mod records;
 mod registration;
+mod snapshot;
 mod topic_config;
 mod topic_name;
 
@@ -69,6 +70,7 @@ pub use registration::{
     LISTENERS_MAX, LeaderEpochs, PRODUCER_IDS_PER_BLOCK, ProducerIdBlock, ProducerIdsExhausted,
     RegisterRefusal,
 };
+pub use snapshot::{METADATA_SNAPSHOT_BYTES_MAX, MetadataSnapshotError};
 pub use topic_config::{
     Accepted, Built, TOPIC_CONFIGS, TOPIC_CONFIGS_REMOVED, TopicConfig, TopicSettings,
     check_topic_config, topic_config, topic_config_behind,

@@ -18,17 +18,20 @@ pub enum Rule {
     ProduceAnswersInTheirSlots,
     /// The same of a Fetch.
     FetchAnswersInTheirSlots,
+    /// A start that has a snapshot of metadata replays what came after it.
+    ReplayBehindSnapshot,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::RepliesInOrder,
         Self::ForwardedAppendsInOrder,
         Self::WindowSurvivesRestart,
         Self::FetchBelowHighWatermark,
         Self::ProduceAnswersInTheirSlots,
         Self::FetchAnswersInTheirSlots,
+        Self::ReplayBehindSnapshot,
     ];
 }
 

@@ -2,23 +2,27 @@
 //!
 //! Owns [`GlommioDisk`] and [`GlommioFile`]. Transfers and data syncs go through the ring; whatever the ring lacks (fsync,
 //! names, truncation) runs in the executor's blocking pool on a descriptor of its own, so that a dropped future can never
-//! reach a descriptor that was used again. Must never use the page cache where the file system offers direct I/O, never
-//! retry, and never follow a path out of its root.
+//! reach a descriptor that was used again. What takes several calls and is done for every log at a start or a stop (look,
+//! replace, set_size) makes one trip to that pool. Must never use the page cache for what is appended or fetched where the
+//! file system offers direct I/O, never retry, and never follow a path out of its root.
 
 use std::cell::{Cell, RefCell};
 use std::fs::File;
+use std::io::{ErrorKind, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
 use std::rc::Rc;
 
 use commitlog::{
-    BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX, OpenMode,
-    PathEntry,
+    BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX, Lasting, Look,
+    NewDirectory, OpenMode, PathEntry, Piece,
 };
 use futures_lite::FutureExt;
 use glommio::io::{DmaFile, OpenOptions};
 use nix::errno::Errno;
+use nix::fcntl::OFlag;
 
 use crate::blocking::blocking;
 use crate::buffer::{Buffer, FreeList, ReadBuffer};
@@ -164,6 +168,50 @@ impl Disk for GlommioDisk {
         blocking(move || list(&path)).await
     }
 
+    async fn look(
+        &self,
+        path: &str,
+        choose: impl FnOnce(&[PathEntry]) -> Vec<Piece> + Send + 'static,
+    ) -> DiskResult<Look> {
+        let path = self.resolve(path)?;
+        blocking(move || {
+            let entries = list(&path)?;
+            let pieces = choose(&entries).into_iter();
+            let pieces = pieces.filter_map(|piece| {
+                let bytes = read_piece(&path, &piece)?;
+                Some((piece, bytes))
+            });
+            let pieces = pieces.collect();
+            Ok(Look { entries, pieces })
+        })
+        .await
+    }
+
+    async fn set_size(&self, path: &str, bytes: u64, lasting: Lasting) -> DiskResult<()> {
+        let path = self.resolve(path)?;
+        blocking(move || {
+            let file = File::options().read(true).write(true).open(path)?;
+            if file.metadata()?.len() != bytes {
+                file.set_len(bytes)?;
+            }
+            match lasting {
+                Lasting::Yes => file.sync_all(),
+                Lasting::No => Ok(()),
+            }
+        })
+        .await
+    }
+
+    async fn replace(&self, directory: &str, files: Vec<(String, Vec<u8>)>) -> DiskResult<()> {
+        let directory = self.resolve(directory)?;
+        blocking(move || replace(&directory, &files)).await
+    }
+
+    async fn create_dirs(&self, parent: &str, new: Vec<NewDirectory>) -> DiskResult<()> {
+        let parent = self.resolve(parent)?;
+        blocking(move || create_dirs(&parent, &new)).await
+    }
+
     async fn sync_dir(&self, path: &str) -> DiskResult<()> {
         let path = self.resolve(path)?;
         blocking(move || File::open(path)?.sync_all()).await
@@ -182,6 +230,86 @@ fn rename(from: &Path, to: &Path) -> std::io::Result<()> {
         return Err(Errno::EEXIST.into());
     }
     std::fs::rename(from, to)
+}
+
+/// Everything is made first and synced then: the first sync commits the file system's journal with all that was made, and those
+/// after it find nothing left to commit. That needs direct writes: bytes in the page cache get their place on disk only when
+/// they are synced, and then each sync has a commit of its own.
+fn create_dirs(parent: &Path, new: &[NewDirectory]) -> std::io::Result<()> {
+    let mut made = Vec::with_capacity(new.len());
+    for NewDirectory { name, file, contents } in new {
+        let path = parent.join(name);
+        match std::fs::create_dir(&path) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            Err(error) => return Err(error),
+        }
+        // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
+        let file = write_new(&path.join(file), contents)?;
+        made.push((path, file));
+    }
+    for (_, file) in &made {
+        file.sync_all()?;
+    }
+    for (path, _) in &made {
+        File::open(path)?.sync_all()?;
+    }
+    File::open(parent)?.sync_all()
+}
+
+/// The bytes of a piece, if all of them are there and can be read.
+///
+/// Through the page cache: nothing is appended to a log that is looked at, every transfer of a segment later on is direct, and
+/// a direct write drops what is cached of its place.
+fn read_piece(directory: &Path, piece: &Piece) -> Option<Vec<u8>> {
+    let bytes = usize::try_from(piece.range.end.checked_sub(piece.range.start)?).ok()?;
+    assert!(bytes <= IO_BYTES_MAX, "a look is bounded");
+    let mut contents = vec![0; bytes];
+    if bytes > 0 {
+        let file = File::open(directory.join(&piece.name)).ok()?;
+        file.read_exact_at(&mut contents, piece.range.start).ok()?;
+    }
+    Some(contents)
+}
+
+/// A new file with these bytes; not synced.
+fn write_new(path: &Path, contents: &[u8]) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.write(true).create_new(true).custom_flags(OFlag::O_DIRECT.bits());
+    let mut file = options.open(path)?;
+    let mut buffer =
+        vec![0; contents.len().min(IO_BYTES_MAX).next_multiple_of(BLOCK_BYTES) + BLOCK_BYTES];
+    let start = buffer.as_ptr().align_offset(BLOCK_BYTES);
+    for piece in contents.chunks(IO_BYTES_MAX) {
+        let block = &mut buffer[start..start + piece.len().next_multiple_of(BLOCK_BYTES)];
+        let (bytes, rest) = block.split_at_mut(piece.len());
+        bytes.copy_from_slice(piece);
+        rest.fill(0);
+        file.write_all(block)?;
+    }
+    file.set_len(contents.len() as u64)?;
+    Ok(file)
+}
+
+/// Temporary names, syncs, renames, sync of the directory: the old bytes or the new ones, whatever happens between.
+fn replace(directory: &Path, files: &[(String, Vec<u8>)]) -> std::io::Result<()> {
+    let temporary = |name: &str| directory.join(format!("{name}.tmp"));
+    let mut written = Vec::with_capacity(files.len());
+    for (name, contents) in files {
+        match std::fs::remove_file(temporary(name)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        written.push(write_new(&temporary(name), contents)?);
+    }
+    for file in written {
+        // A failed sync is an error for good: the name is not put in place, and what it would have named goes with the next one.
+        file.sync_all()?;
+    }
+    for (name, _) in files {
+        rename(&temporary(name), &directory.join(name))?;
+    }
+    File::open(directory)?.sync_all()
 }
 
 fn list(path: &Path) -> std::io::Result<Vec<PathEntry>> {

@@ -42,8 +42,9 @@ use crate::topology::{self, ShardCount};
 const MAIN_SHARES: usize = 1000;
 /// A signal this soon after the first is the same wish: who stops a process group and its leader sends two.
 const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(500);
-/// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting.
-const BLOCKING_THREADS: usize = 2;
+/// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting, and syncs that wait together share a
+/// commit of the file system's journal. They sleep in the kernel nearly all of the time.
+const BLOCKING_THREADS: usize = 4;
 /// The control executor and client commands move little.
 const SMALL_IO_MEMORY_BYTES: usize = 1 << 20;
 const SMALL_RING_DEPTH: usize = 128;

@@ -27,6 +27,8 @@ pub const STRAY_DIRECTORY: &str = "stray";
 pub const DELETED_DIRECTORY: &str = "deleted";
 /// The metadata log.
 pub const COORDINATOR_DIRECTORY: &str = "coordinator";
+/// What the metadata log came to, up to an offset.
+pub const METADATA_SNAPSHOT_FILE: &str = "metadata-snapshot";
 /// Who the directory belongs to.
 pub const META_FILE: &str = "meta.properties";
 /// The id of the topic whose log a directory holds.
@@ -279,6 +281,21 @@ pub async fn write_clean_stop<D: Disk>(disk: &D) -> Result<(), StoreError> {
     small_file::replace(disk, "", CLEAN_STOP_FILE, CLEAN_STOP_TEXT).await.at(CLEAN_STOP_FILE)
 }
 
+/// The bytes of the metadata snapshot, if there is one; what lies past `bytes_max` is left out.
+pub async fn read_metadata_snapshot<D: Disk>(
+    disk: &D,
+    bytes_max: usize,
+) -> Result<Option<Vec<u8>>, StoreError> {
+    let path = small_file::join(COORDINATOR_DIRECTORY, METADATA_SNAPSHOT_FILE);
+    small_file::read(disk, &path, bytes_max).await.at(&path)
+}
+
+/// Replaces the metadata snapshot; lasting on return.
+pub async fn write_metadata_snapshot<D: Disk>(disk: &D, bytes: &[u8]) -> Result<(), StoreError> {
+    let path = small_file::join(COORDINATOR_DIRECTORY, METADATA_SNAPSHOT_FILE);
+    small_file::replace(disk, COORDINATOR_DIRECTORY, METADATA_SNAPSHOT_FILE, bytes).await.at(&path)
+}
+
 /// The text of `partition.metadata`.
 pub(crate) fn encode_partition_metadata(topic_id: TopicId) -> Vec<u8> {
     format!("version: 0\ntopic_id: {topic_id}").into_bytes()
@@ -290,9 +307,14 @@ pub async fn read_topic_id<D: Disk>(disk: &D, directory: &str) -> DiskResult<Opt
     let Some(bytes) = small_file::read(disk, &path, META_BYTES_MAX).await? else {
         return Ok(None);
     };
-    let text = str::from_utf8(&bytes).ok();
-    let id = text.and_then(|text| text.strip_prefix("version: 0\ntopic_id: "));
-    Ok(id.and_then(|id| TopicId::parse(id.trim_end_matches('\n'))))
+    Ok(decode_topic_id(&bytes))
+}
+
+/// The topic id that the text of a `partition.metadata` holds.
+pub(crate) fn decode_topic_id(bytes: &[u8]) -> Option<TopicId> {
+    let text = str::from_utf8(bytes).ok()?;
+    let id = text.strip_prefix("version: 0\ntopic_id: ")?;
+    TopicId::parse(id.trim_end_matches('\n'))
 }
 
 /// A directory that was moved aside.
@@ -320,14 +342,16 @@ pub async fn sweep_unknown<D: Disk>(
         if entry.kind != EntryKind::Directory {
             continue;
         }
+        let expected = known(&entry.name);
+        let was_created = |log| checkpoints.get(&log).is_some_and(|entry| entry.created);
+        if expected.is_some_and(was_created) {
+            // Whatever it says of itself, it is for `open_log` to judge, which looks.
+            continue;
+        }
         let path = small_file::join(TOPICS_DIRECTORY, &entry.name);
         let found = read_topic_id(disk, &path).await.at(&path)?;
-        let expected = known(&entry.name);
-        // A log whose own word is lost is for `open_log` to judge, which knows its checkpoint.
-        let is_ours = expected.is_some_and(|log| {
-            let was_created = checkpoints.get(&log).is_some_and(|entry| entry.created);
-            found.is_none_or(|found| found == log.topic_id) || was_created
-        });
+        // A log whose own word is lost is for `open_log` to judge as well.
+        let is_ours = expected.is_some_and(|log| found.is_none_or(|found| found == log.topic_id));
         if !is_ours {
             reports.push(move_to_stray(disk, &entry.name, found).await?);
         }

@@ -12,8 +12,10 @@
 
 use std::fmt;
 use std::future::Future;
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::rc::Rc;
+
+use crate::small_file;
 
 /// Alignment and granularity of every transfer.
 pub const BLOCK_BYTES: usize = 4096;
@@ -107,6 +109,44 @@ pub struct PathEntry {
     pub kind: EntryKind,
 }
 
+/// A part of a file, by the file's name in its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    /// The file.
+    pub name: String,
+    /// Which of its bytes.
+    pub range: Range<u64>,
+}
+
+/// A directory and parts of what is in it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Look {
+    /// As [`Disk::list`] gives them.
+    pub entries: Vec<PathEntry>,
+    /// The bytes of those pieces that could be read whole; others are left out.
+    pub pieces: Vec<(Piece, Vec<u8>)>,
+}
+
+/// A directory that is made with one file in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewDirectory {
+    /// Its name in its parent.
+    pub name: String,
+    /// The file's name.
+    pub file: String,
+    /// All of the file.
+    pub contents: Vec<u8>,
+}
+
+/// Whether a change survives a crash once it has returned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lasting {
+    /// It does, and so does every byte of the file.
+    Yes,
+    /// Perhaps.
+    No,
+}
+
 /// An open file.
 pub trait DiskFile: fmt::Debug + 'static {
     /// What is written.
@@ -178,6 +218,53 @@ pub trait Disk: Clone + 'static {
 
     /// The names in a directory, ascending by name.
     fn list(&self, path: &str) -> impl Future<Output = DiskResult<Vec<PathEntry>>>;
+
+    /// [`Disk::list`], and the parts of its files that `choose` names once it has seen the names.
+    ///
+    /// A step at a time it would cost a node with many logs most of its start: a disk that can do it in one does.
+    ///
+    /// Shape   each range begins at a multiple of [`BLOCK_BYTES`], and is at most [`IO_BYTES_MAX`] long.
+    /// Errors  of listing only. A piece that cannot be read whole is left out: who opens the file is told why.
+    fn look(
+        &self,
+        path: &str,
+        choose: impl FnOnce(&[PathEntry]) -> Vec<Piece> + Send + 'static,
+    ) -> impl Future<Output = DiskResult<Look>> {
+        small_file::look(self, path, choose)
+    }
+
+    /// Gives a file that is there its length in bytes, as [`DiskFile::truncate`] and, where it shall last,
+    /// [`DiskFile::full_sync`] do.
+    fn set_size(
+        &self,
+        path: &str,
+        bytes: u64,
+        lasting: Lasting,
+    ) -> impl Future<Output = DiskResult<()>> {
+        small_file::set_size(self, path, bytes, lasting)
+    }
+
+    /// Replaces files of a directory by name, or creates them; lasting on return. A reader sees the old bytes of each or the new
+    /// ones, before and after any crash. Uses the names with `.tmp` behind them.
+    fn replace(
+        &self,
+        directory: &str,
+        files: Vec<(String, Vec<u8>)>,
+    ) -> impl Future<Output = DiskResult<()>> {
+        small_file::replace_all(self, directory, files)
+    }
+
+    /// Makes directories in `parent`, each with a file; all of it lasting on return. One that is there already is left as it is.
+    ///
+    /// Shape   a bounded number of them: whatever else waits for the same thread waits for all.
+    /// Errors  the first one; some may be there then, with or without their file.
+    fn create_dirs(
+        &self,
+        parent: &str,
+        new: Vec<NewDirectory>,
+    ) -> impl Future<Output = DiskResult<()>> {
+        small_file::create_dirs(self, parent, new)
+    }
 
     /// See the module's table.
     fn sync_dir(&self, path: &str) -> impl Future<Output = DiskResult<()>>;

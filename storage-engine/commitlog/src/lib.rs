@@ -33,7 +33,7 @@ mod walk;
 pub use checkpoint::CheckpointMap;
 pub use disk::{
     AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX,
-    OpenMode, PathEntry,
+    Lasting, Look, NewDirectory, OpenMode, PathEntry, Piece,
 };
 pub use ends::{Ends, SafeEnd};
 pub use error::{

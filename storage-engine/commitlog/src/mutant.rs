@@ -24,11 +24,13 @@ pub enum Rule {
     DamageNotListed,
     /// A new log start is answered before a checkpoint holds it.
     LogStartAnsweredEarly,
+    /// Recovery counts what it found behind the checkpoint as durable, and does not sync it.
+    RecoveredNotSynced,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -38,6 +40,7 @@ impl Rule {
         Self::StaleCheckpointWins,
         Self::DamageNotListed,
         Self::LogStartAnsweredEarly,
+        Self::RecoveredNotSynced,
     ];
 }
 

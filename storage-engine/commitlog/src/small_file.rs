@@ -6,7 +6,8 @@
 use std::rc::Rc;
 
 use crate::disk::{
-    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, IO_BYTES_MAX, OpenMode,
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, IO_BYTES_MAX, Lasting, Look,
+    NewDirectory, OpenMode, PathEntry, Piece,
 };
 
 /// Suffix of a name that is not yet in place; recovery removes what it finds.
@@ -57,7 +58,7 @@ pub(crate) async fn read<D: Disk>(
 }
 
 /// Writes `contents` as the whole of a new file and syncs it; its name is not yet lasting.
-pub(crate) async fn create<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()> {
+async fn create<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()> {
     match disk.remove(path).await {
         Ok(()) | Err(DiskError::NotFound) => {}
         Err(error) => return Err(error),
@@ -83,11 +84,87 @@ pub(crate) async fn replace<D: Disk>(
     name: &str,
     contents: &[u8],
 ) -> DiskResult<()> {
-    let path = join(directory, name);
-    let temporary = format!("{path}{TEMPORARY_SUFFIX}");
-    create(disk, &temporary, contents).await?;
-    disk.rename(&temporary, &path).await?;
+    disk.replace(directory, vec![(name.to_owned(), contents.to_vec())]).await
+}
+
+/// [`Disk::replace`] for a disk that has no better way.
+pub(crate) async fn replace_all<D: Disk>(
+    disk: &D,
+    directory: &str,
+    files: Vec<(String, Vec<u8>)>,
+) -> DiskResult<()> {
+    let temporary = |path: &str| format!("{path}{TEMPORARY_SUFFIX}");
+    for (name, contents) in &files {
+        create(disk, &temporary(&join(directory, name)), contents).await?;
+    }
+    for (name, _) in &files {
+        let path = join(directory, name);
+        disk.rename(&temporary(&path), &path).await?;
+    }
     disk.sync_dir(directory).await
+}
+
+/// [`Disk::set_size`] for a disk that has no better way.
+pub(crate) async fn set_size<D: Disk>(
+    disk: &D,
+    path: &str,
+    bytes: u64,
+    lasting: Lasting,
+) -> DiskResult<()> {
+    let file = disk.open(path, OpenMode::ReadWrite).await?;
+    if file.size().await? != bytes {
+        file.truncate(bytes).await?;
+    }
+    match lasting {
+        Lasting::Yes => file.full_sync().await,
+        Lasting::No => Ok(()),
+    }
+}
+
+/// [`Disk::create_dirs`] for a disk that has no better way.
+pub(crate) async fn create_dirs<D: Disk>(
+    disk: &D,
+    parent: &str,
+    new: Vec<NewDirectory>,
+) -> DiskResult<()> {
+    for NewDirectory { name, file, contents } in new {
+        let path = join(parent, &name);
+        match disk.create_dir(&path).await {
+            Ok(()) => disk.replace(&path, vec![(file, contents)]).await?,
+            Err(DiskError::AlreadyExists) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    disk.sync_dir(parent).await
+}
+
+/// [`Disk::look`] for a disk that has no better way.
+pub(crate) async fn look<D: Disk>(
+    disk: &D,
+    path: &str,
+    choose: impl FnOnce(&[PathEntry]) -> Vec<Piece>,
+) -> DiskResult<Look> {
+    let entries = disk.list(path).await?;
+    let mut pieces = Vec::new();
+    for piece in choose(&entries) {
+        if let Ok(Some(bytes)) = read_piece(disk, &join(path, &piece.name), &piece).await {
+            pieces.push((piece, bytes));
+        }
+    }
+    Ok(Look { entries, pieces })
+}
+
+/// The bytes of a piece, if all of them are there.
+async fn read_piece<D: Disk>(disk: &D, path: &str, piece: &Piece) -> DiskResult<Option<Vec<u8>>> {
+    let wanted = usize::try_from(piece.range.end - piece.range.start).unwrap_or(usize::MAX);
+    assert!(wanted <= IO_BYTES_MAX);
+    if wanted == 0 {
+        return Ok(Some(Vec::new()));
+    }
+    let file = disk.open(path, OpenMode::Read).await?;
+    let asked = wanted.next_multiple_of(BLOCK_BYTES);
+    let read = file.read_at_aligned(piece.range.start, asked).await?;
+    Ok(read.get(..wanted).map(<[u8]>::to_vec))
 }
 
 /// Makes a directory that may be there already, and its name lasting.

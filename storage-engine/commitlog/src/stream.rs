@@ -105,10 +105,18 @@ struct SearchWork {
     nonzero_at: Option<u64>,
 }
 
+/// Where the bytes of a segment come from.
+#[derive(Debug)]
+enum Source<D: Disk> {
+    File(Rc<D::File>),
+    /// They were read already, from that position on.
+    Memory(u64, Rc<Vec<u8>>),
+}
+
 /// Reads one segment file up to `limit`.
 #[derive(Debug)]
 pub(crate) struct SegmentStream<D: Disk> {
-    file: Rc<D::File>,
+    source: Source<D>,
     limit: u64,
     window: Option<(u64, D::ReadBuffer)>,
     bytes_read: u64,
@@ -116,7 +124,14 @@ pub(crate) struct SegmentStream<D: Disk> {
 
 impl<D: Disk> SegmentStream<D> {
     pub(crate) fn new(file: Rc<D::File>, limit: u64) -> Self {
-        Self { file, limit, window: None, bytes_read: 0 }
+        Self { source: Source::File(file), limit, window: None, bytes_read: 0 }
+    }
+
+    /// The same over bytes that were read already. Order: they hold all up to `limit`, and nothing before `start` is asked for.
+    pub(crate) fn of_bytes(start: u64, bytes: Rc<Vec<u8>>, limit: u64) -> Self {
+        assert!(limit <= start + bytes.len() as u64);
+        let bytes_read = bytes.len() as u64;
+        Self { source: Source::Memory(start, bytes), limit, window: None, bytes_read }
     }
 
     /// Bytes read from the disk so far.
@@ -133,6 +148,13 @@ impl<D: Disk> SegmentStream<D> {
         if position >= self.limit {
             return Ok(&[]);
         }
+        let file = match &self.source {
+            Source::File(file) => file,
+            Source::Memory(start, bytes) => {
+                assert!(*start <= position);
+                return Ok(between(bytes, *start, position, self.limit));
+            }
+        };
         let inside = self.window.as_ref().is_some_and(|(start, window)| {
             *start <= position && position < start + window.len() as u64
         });
@@ -140,14 +162,12 @@ impl<D: Disk> SegmentStream<D> {
             let start = block_floor(position);
             let wanted = usize::try_from(block_ceiling(self.limit) - start).unwrap_or(WINDOW_BYTES);
             self.window = None;
-            let window = self.file.read_at_aligned(start, wanted.min(WINDOW_BYTES)).await?;
+            let window = file.read_at_aligned(start, wanted.min(WINDOW_BYTES)).await?;
             self.bytes_read += window.len() as u64;
             self.window = Some((start, window));
         }
         let Some((start, window)) = &self.window else { return Ok(&[]) };
-        let from = usize::try_from(position - start).unwrap_or(usize::MAX);
-        let to = usize::try_from(self.limit - start).unwrap_or(usize::MAX).min(window.len());
-        Ok(window.get(from..to).unwrap_or_default())
+        Ok(between(window, *start, position, self.limit))
     }
 
     /// The 61 bytes at `position`, or as many as there are.
@@ -390,11 +410,14 @@ impl<D: Disk> SegmentStream<D> {
         let inside = self.window.as_ref().is_some_and(|(start, window)| {
             *start <= position && position + HEADER_BYTES as u64 <= start + window.len() as u64
         });
+        let Source::File(file) = &self.source else {
+            return Ok(self.header_at(position).await?.ok());
+        };
         if inside || self.limit - position < HEADER_BYTES as u64 {
             return Ok(self.header_at(position).await?.ok());
         }
         let start = block_floor(position);
-        let blocks = self.file.read_at_aligned(start, 2 * BLOCK_BYTES).await?;
+        let blocks = file.read_at_aligned(start, 2 * BLOCK_BYTES).await?;
         self.bytes_read += blocks.len() as u64;
         let from = usize::try_from(position - start).unwrap_or(usize::MAX);
         let head = blocks.get(from..from + HEADER_BYTES).unwrap_or_default();
@@ -402,6 +425,13 @@ impl<D: Disk> SegmentStream<D> {
         let header = BatchHeader::parse(head).ok();
         Ok(header.filter(|header| header.total_bytes() as u64 <= left))
     }
+}
+
+/// The part of `bytes`, which begin at `start`, from `position` to `limit`.
+fn between(bytes: &[u8], start: u64, position: u64, limit: u64) -> &[u8] {
+    let from = usize::try_from(position - start).unwrap_or(usize::MAX);
+    let to = usize::try_from(limit - start).unwrap_or(usize::MAX).min(bytes.len());
+    bytes.get(from..to).unwrap_or_default()
 }
 
 const _: () = assert!(WINDOW_BYTES.is_multiple_of(BLOCK_BYTES));

@@ -70,6 +70,8 @@ class Broker:
     admin: str = ""
     process: subprocess.Popen[str] | None = None
     output: list[str] = field(default_factory=list)
+    # Lines printed since the start; `output` keeps the last ones only.
+    line_count: int = 0
     _ready: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -94,7 +96,7 @@ class Broker:
         if self.port == 0:
             self.port = free_port()
         self._ready = threading.Event()
-        self.output = []
+        self.output, self.line_count = [], 0
         begin = time.monotonic()
         command = self.launch.command(self.data_dir, self.port)
         self.process = subprocess.Popen(
@@ -154,6 +156,12 @@ class Broker:
                 return int(line.split()[1]) * 1024
         raise BrokerError(f"no VmRSS in /proc/{self.pid}/status")
 
+    def cpu_seconds(self) -> float:
+        """Processor time of the running process, in user and kernel."""
+        # The name, in parentheses, may hold anything; the fields that follow it are counted from the state on.
+        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def metrics(self) -> dict[str, float]:
         """The admin endpoint's metrics, summed over labels: name → value."""
         url = f"http://{self.admin}/metrics"
@@ -165,6 +173,7 @@ class Broker:
         assert process.stdout is not None
         for line in process.stdout:
             self.output.append(line.rstrip("\n"))
+            self.line_count += 1
             del self.output[: -4 * OUTPUT_TAIL_LINES]
             if self.launch.is_corelog:
                 if found := READY_LINE.match(line):

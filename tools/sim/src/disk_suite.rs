@@ -7,7 +7,8 @@
 use std::rc::Rc;
 
 use commitlog::{
-    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, EntryKind, IO_BYTES_MAX, OpenMode,
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, EntryKind, IO_BYTES_MAX, Lasting,
+    NewDirectory, OpenMode, PathEntry, Piece,
 };
 
 /// A block as a file position.
@@ -44,6 +45,10 @@ pub async fn run<D: Disk>(disk: &D) -> Vec<&'static str> {
         two_handles_see_one_file,
         rewrite_of_a_block_replaces_it,
         free_bytes_is_plausible,
+        a_look_brings_pieces_along,
+        files_are_replaced_together,
+        a_size_is_set_by_path,
+        new_directories_come_with_their_file,
     );
     passed
 }
@@ -328,4 +333,95 @@ async fn free_bytes_is_plausible<D: Disk>(disk: &D, directory: &str) {
     let file = create(disk, &format!("{directory}/file")).await;
     file.write_rc_at(pattern(disk, BLOCK_BYTES, 1), 0).await.expect("write");
     assert!(disk.free_bytes().await.is_ok());
+}
+
+/// All of a small file.
+async fn contents<D: Disk>(disk: &D, directory: &str, name: &str) -> Option<Vec<u8>> {
+    let file = disk.open(&format!("{directory}/{name}"), OpenMode::Read).await.ok()?;
+    Some(read::<D>(&file, 0, BLOCK_BYTES).await.to_vec())
+}
+
+fn names(entries: &[PathEntry]) -> Vec<&str> {
+    entries.iter().map(|entry| entry.name.as_str()).collect()
+}
+
+async fn a_look_brings_pieces_along<D: Disk>(disk: &D, directory: &str) {
+    let file = create(disk, &format!("{directory}/log")).await;
+    file.write_rc_at(pattern(disk, 2 * BLOCK_BYTES, 1), 0).await.expect("write");
+    file.truncate(BLOCK + 100).await.expect("cut");
+    drop(create(disk, &format!("{directory}/empty")).await);
+    let small = vec![("small".to_owned(), b"small".to_vec())];
+    disk.replace(directory, small).await.expect("replace");
+    let piece = |name: &str, range| Piece { name: name.to_owned(), range };
+    let wanted = vec![
+        piece("small", 0..5),
+        piece("log", BLOCK..BLOCK + 100),
+        piece("empty", 0..0),
+        piece("log", BLOCK..BLOCK + 101),
+        piece("missing", 0..1),
+    ];
+    let here = wanted[..3].to_vec();
+    let look = disk.look(directory, move |entries| {
+        assert_eq!(names(entries), ["empty", "log", "small"]);
+        wanted
+    });
+    let look = look.await.expect("look");
+    assert_eq!(look.entries, disk.list(directory).await.expect("list"));
+    let (pieces, bytes): (Vec<_>, Vec<_>) = look.pieces.into_iter().unzip();
+    assert_eq!(pieces, here, "what is not there whole is left out");
+    assert_eq!(bytes[0], b"small");
+    assert_eq!(*bytes[1], *read::<D>(&file, BLOCK, BLOCK_BYTES).await);
+    assert!(bytes[2].is_empty());
+    let missing = disk.look(&format!("{directory}/missing"), |_| Vec::new()).await;
+    assert_eq!(missing.err(), Some(DiskError::NotFound));
+}
+
+async fn files_are_replaced_together<D: Disk>(disk: &D, directory: &str) {
+    // What a crash may have left.
+    drop(create(disk, &format!("{directory}/one.tmp")).await);
+    let long = vec![7; BLOCK_BYTES];
+    let files = |one: &[u8], two: &[u8]| {
+        vec![("one".to_owned(), one.to_vec()), ("two".to_owned(), two.to_vec())]
+    };
+    for (one, two) in [(&long[..], &b""[..]), (&b"short"[..], &long[..])] {
+        disk.replace(directory, files(one, two)).await.expect("replace");
+        assert_eq!(names(&disk.list(directory).await.expect("list")), ["one", "two"]);
+        assert_eq!(contents(disk, directory, "one").await.as_deref(), Some(one));
+        assert_eq!(contents(disk, directory, "two").await.as_deref(), Some(two));
+    }
+    let missing = disk.replace(&format!("{directory}/missing"), files(b"", b"")).await;
+    assert_eq!(missing, Err(DiskError::NotFound));
+}
+
+async fn a_size_is_set_by_path<D: Disk>(disk: &D, directory: &str) {
+    let path = format!("{directory}/file");
+    let file = create(disk, &path).await;
+    file.write_rc_at(pattern(disk, 2 * BLOCK_BYTES, 1), 0).await.expect("write");
+    for (bytes, lasting) in [(BLOCK + 7, Lasting::No), (BLOCK + 7, Lasting::Yes), (9, Lasting::Yes)]
+    {
+        disk.set_size(&path, bytes, lasting).await.expect("set");
+        assert_eq!(file.size().await, Ok(bytes));
+    }
+    assert!(has_pattern(&read::<D>(&file, 0, BLOCK_BYTES).await, 1));
+    let missing = disk.set_size(&format!("{directory}/missing"), 0, Lasting::No).await;
+    assert_eq!(missing, Err(DiskError::NotFound), "nothing is created");
+}
+
+async fn new_directories_come_with_their_file<D: Disk>(disk: &D, directory: &str) {
+    let new = |name: &str, contents: &[u8]| NewDirectory {
+        name: name.to_owned(),
+        file: "label".to_owned(),
+        contents: contents.to_vec(),
+    };
+    disk.create_dirs(directory, vec![new("a", b"first"), new("b", b"")]).await.expect("create");
+    disk.create_dirs(directory, vec![new("a", b"other"), new("c", b"third")]).await.expect("more");
+    assert_eq!(names(&disk.list(directory).await.expect("list")), ["a", "b", "c"]);
+    for (name, expected) in [("a", &b"first"[..]), ("b", b""), ("c", b"third")] {
+        let inner = format!("{directory}/{name}");
+        assert_eq!(names(&disk.list(&inner).await.expect("list")), ["label"]);
+        assert_eq!(contents(disk, &inner, "label").await.as_deref(), Some(expected));
+    }
+    let missing = format!("{directory}/missing");
+    let created = disk.create_dirs(&missing, vec![new("a", b"")]).await;
+    assert_eq!(created, Err(DiskError::NotFound));
 }

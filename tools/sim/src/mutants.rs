@@ -41,6 +41,7 @@ pub(crate) fn of_broker_world() -> Vec<Named<BrokerMutant>> {
             BrokerRule::FetchBelowHighWatermark => "fetch-above-the-high-watermark",
             BrokerRule::ProduceAnswersInTheirSlots => "produce-answer-in-the-wrong-slot",
             BrokerRule::FetchAnswersInTheirSlots => "fetch-answer-in-the-wrong-slot",
+            BrokerRule::ReplayBehindSnapshot => "metadata-behind-a-snapshot-not-replayed",
         },
         mutant: BrokerMutant::without(rule),
     });
@@ -83,6 +84,7 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::StaleCheckpointWins => "stale-checkpoint-of-a-vanished-shard-wins",
         Rule::DamageNotListed => "damage-found-is-not-listed",
         Rule::LogStartAnsweredEarly => "log-start-answered-early",
+        Rule::RecoveredNotSynced => "recovered-not-synced",
     }
 }
 

@@ -7,6 +7,7 @@
 mod changes;
 mod pages;
 mod resuming;
+mod snapshot;
 mod start;
 
 use std::cell::{Cell, RefCell};
@@ -40,6 +41,8 @@ pub struct Control<P: Platform, M: Mesh<Message>> {
     /// An attempt to open it again is queued.
     is_resuming: Cell<bool>,
     image: RefCell<Arc<Image>>,
+    /// The last snapshot of metadata.
+    snapshot: snapshot::Written,
     /// What brokers configure for topics that say nothing themselves.
     defaults: changes::Defaults,
     readiness: RefCell<Readiness>,

@@ -3,8 +3,8 @@
 //! Owns the order, which is the point of it:
 //!
 //! ```text
-//! start  meta.properties · clean-stop marker consumed · checkpoints read · metadata replayed · all bind · node registered
-//!        unknown directories moved aside · all cores open their logs · all accept · ready
+//! start  meta.properties · clean-stop marker consumed · checkpoints read · metadata snapshot read, the rest replayed
+//!        all bind · node registered · unknown directories moved aside · all cores open their logs · all accept · ready
 //! stop   all cores drain · all cores close · metadata log closed · clean-stop marker written last
 //! ```
 //!
@@ -18,14 +18,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Advertise, Image, LeaderEpochs, NodeRegistration};
+use cluster::{Advertise, LeaderEpochs, NodeRegistration};
 use commitlog::checkpoint;
 use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError};
 use commitlog::{
     CheckpointMap, DiskError, LogFailure, OpenError, StartKind, Store, StoreError, StoreOptions,
     TaskClass,
 };
-use record::{NodeId, PartitionIndex, ShardIndex, TopicId, TopicPartition};
+use record::{NodeId, Offset, PartitionIndex, ShardIndex, TopicId, TopicPartition};
 
 use crate::accept::accept_each;
 use crate::admin::{self, Guests};
@@ -34,12 +34,13 @@ use crate::config::Config;
 use crate::control::pages::AdminPages;
 use crate::control::resuming::{open_log, replay};
 use crate::control::{
-    Change, Changes, Control, Readiness, ask_all, changes, receive, serve_changes,
+    Change, Changes, Control, Readiness, ask_all, changes, receive, serve_changes, snapshot,
 };
+use crate::drivers::metadata_log::MetadataLog;
 use crate::drivers::recovery::report_recovery;
 use crate::log_pace::LogPace;
 use crate::mesh_call::{Caller, Message};
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Rule};
 use crate::node_state::NodeState;
 use crate::platform::{Listener, Mesh, Platform};
 use crate::sync::{Flag, contained};
@@ -189,6 +190,7 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     // Whoever asked is gone; what was asked is made, or the log would change while it is closed.
     changes.push(Change::End);
     control.changes_ended.raised().await;
+    control.write_snapshot().await;
     let closed = control.store.close(platform.now()).await;
     served?;
     closed?;
@@ -296,9 +298,12 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             lost.start, lost.end
         )));
     }
-    let mut image = Image::default();
-    let replayed = replay(&log, &mut image).await;
-    replayed.map_err(|error| StartRefusal::Data(error.to_string()))?;
+    let mut image = snapshot::load(&platform.disk(), log.committed()).await?;
+    let snapshot_at = image.next_offset();
+    if snapshot_at == Offset::ZERO || !options.mutant.lacks(Rule::ReplayBehindSnapshot) {
+        let replayed = replay(&log, &mut image).await;
+        replayed.map_err(|error| StartRefusal::Data(error.to_string()))?;
+    }
     Ok(Rc::new(Control {
         platform: platform.clone(),
         caller,
@@ -309,6 +314,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         is_released: Cell::new(false),
         is_resuming: Cell::new(false),
         image: RefCell::new(Arc::new(image)),
+        snapshot: snapshot::Written::found(snapshot_at),
         defaults: changes::Defaults {
             create: options.config.create_defaults,
             deletion: options.config.topic_deletion,
@@ -555,6 +561,11 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
 async fn write_checkpoints<P: Platform, M: Mesh<Message>>(control: Rc<Control<P, M>>) {
     while !matches!(*control.readiness.borrow(), Readiness::Stopping) {
         control.platform.sleep(TICK).await;
+        if control.snapshot_due() {
+            let writing = Rc::clone(&control);
+            let write = async move { writing.write_snapshot().await };
+            contained(&control.platform, TaskClass::Background, write).await;
+        }
         let now = control.platform.now();
         if !control.store.checkpoint_due(now) {
             continue;

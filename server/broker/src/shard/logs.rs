@@ -227,15 +227,29 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// Opens logs, several at a time: each waits for the disk far more than for the core.
     async fn open_all(&self, wanted: Vec<Wanted>) {
-        for some in wanted.chunks(OPENS_MAX) {
-            if self.opening.is_closed.get() {
-                return;
+        self.prepare(&wanted).await;
+        let next = RefCell::new(wanted.iter());
+        // Each takes the next one as soon as it has opened its last: no log waits for the slowest of those before it.
+        let open_in_turn = || async {
+            while !self.opening.is_closed.get() {
+                let Some(wanted) = next.borrow_mut().next() else { return };
+                self.open_one(wanted).await;
             }
-            let opening = some.iter().map(|wanted| {
-                let open: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(self.open_one(wanted));
-                open
-            });
-            join(opening.collect()).await;
+        };
+        let opening = (0..OPENS_MAX.min(wanted.len())).map(|_| {
+            let open: Pin<Box<dyn Future<Output = ()> + '_>> = Box::pin(open_in_turn());
+            open
+        });
+        join(opening.collect()).await;
+    }
+
+    /// Makes the directories of new logs, many together.
+    async fn prepare(&self, wanted: &[Wanted]) {
+        let identity = |wanted: &Wanted| identity_of(&wanted.topic, wanted.index);
+        let identities: Vec<LogIdentity> = wanted.iter().map(identity).collect();
+        if let Err(error) = self.store.prepare(identities.iter()).await {
+            // Opening each says which of them it is, and why.
+            tracing::warn!(%error, "directories of new logs not made together");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::log::LogInner;
 use crate::log::damage::Readable;
 use crate::log::segment::SegmentMax;
 use crate::shared::{IndexKey, IndexOrigin};
-use crate::small_file::{self, TEMPORARY_SUFFIX};
+use crate::small_file;
 
 /// An index file that says nothing of this much log before the part in memory is left from an earlier stop.
 const GAP_BYTES_MAX: u64 = 4 << 20;
@@ -109,9 +109,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             let state = self.state.borrow();
             state.segment(base).and_then(|segment| segment.snapshot_at_end.clone())
         };
-        let names = self.write_beside(readable, builder.index(), snapshot.as_deref()).await?;
         self.cut_to_length(readable).await?;
-        self.put_in_place(&names).await?;
+        self.write_beside(readable, builder.index(), snapshot.as_deref()).await?;
         let key = IndexKey { segment: self.segment_key(base), bytes: readable.bytes };
         self.hold(key, builder.index().clone(), origin);
         let mut state = self.state.borrow_mut();
@@ -158,13 +157,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Ok((builder, origin))
     }
 
-    /// Writes the files that belong to a segment under temporary names, synced; returns the names they are to get.
+    /// Writes the files that belong to a segment; lasting on return.
     async fn write_beside(
         &self,
         readable: Readable,
         index: &SegmentIndex,
         snapshot: Option<&[u8]>,
-    ) -> DiskResult<Vec<String>> {
+    ) -> DiskResult<()> {
         let mut files = vec![
             (segment_name(readable.base, Suffix::Index), index.encode_offsets()),
             (segment_name(readable.base, Suffix::TimeIndex), index.encode_times()),
@@ -172,23 +171,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if let Some(snapshot) = snapshot {
             files.push((segment_name(readable.end, Suffix::Snapshot), snapshot.to_vec()));
         }
-        let mut names = Vec::with_capacity(files.len());
-        for (name, contents) in files {
-            let path = small_file::join(&self.directory, &name);
-            let temporary = format!("{path}{TEMPORARY_SUFFIX}");
-            small_file::create(&self.shared.disk, &temporary, &contents).await?;
-            names.push(name);
-        }
-        Ok(names)
-    }
-
-    async fn put_in_place(&self, names: &[String]) -> DiskResult<()> {
-        for name in names {
-            let path = small_file::join(&self.directory, name);
-            let temporary = format!("{path}{TEMPORARY_SUFFIX}");
-            self.shared.disk.rename(&temporary, &path).await?;
-        }
-        self.shared.disk.sync_dir(&self.directory).await
+        self.shared.disk.replace(&self.directory, files).await
     }
 
     /// Blocks are written whole; what lies past the last batch goes.
@@ -235,13 +218,25 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if ends.durable() != end || self.state.borrow().snapshot_at == Some(end) {
             return Ok(());
         }
-        let contents = record::encode_snapshot(&self.fold.borrow().snapshot());
+        let producers = self.fold.borrow().snapshot();
+        if producers.is_empty() && self.holds_nothing() {
+            // No file says as much, and most logs of a node with many are like this.
+            return Ok(());
+        }
+        let contents = record::encode_snapshot(&producers);
         let name = segment_name(end, Suffix::Snapshot);
         small_file::replace(&self.shared.disk, &self.directory, &name, &contents)
             .await
             .at(&small_file::join(&self.directory, &name))?;
         let before = self.state.borrow_mut().snapshot_at.replace(end);
         self.remove_snapshot_within_segment(before).await
+    }
+
+    /// Whether there is no batch, and never was a snapshot of producers.
+    fn holds_nothing(&self) -> bool {
+        let state = self.state.borrow();
+        let bytes: u64 = state.segments.iter().map(|segment| segment.bytes).sum();
+        bytes == 0 && state.snapshot_at.is_none()
     }
 
     /// A snapshot that is not at a segment's base has no use once there is a newer one.
@@ -269,9 +264,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let is_tidy = self.state.borrow().tidy_at == Some((base, readable.bytes));
         if has_file && !is_sealed && !is_tidy {
             let (builder, _) = self.complete_index(readable).await?;
-            let names = self.write_beside(readable, builder.index(), None).await?;
             self.cut_to_length(readable).await?;
-            self.put_in_place(&names).await?;
+            self.write_beside(readable, builder.index(), None).await?;
             self.state.borrow_mut().tidy_at = Some((base, readable.bytes));
         }
         self.snapshot_now().await.map_err(ReadError::from)

@@ -5,8 +5,13 @@
 
 use std::rc::Rc;
 
+use record::Offset;
+
+use crate::checkpoint::CheckpointEntry;
 use crate::directory::{STRAY_DIRECTORY, ensure_stray};
-use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, EntryKind, IO_BYTES_MAX, OpenMode};
+use crate::disk::{
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, EntryKind, IO_BYTES_MAX, Lasting, OpenMode,
+};
 use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
 use crate::files::{SegmentKey, Suffix, segment_name};
@@ -29,13 +34,22 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         if let (Some(reason), Some(last)) = (reason, segments.last()) {
             report.cut = Some(Cut { segment: last.base, position: last.bytes, reason });
         }
+        let mut names_last = true;
         for log in listing.logs.iter().skip(plan.first_scanned) {
             match segments.iter().find(|segment| segment.base == log.base) {
-                Some(segment) => self.cut(*log, segment, report).await?,
-                None => self.set_aside(*log, report).await?,
+                Some(segment) => {
+                    names_last &= self.entry.is_some_and(|entry| names(&entry, log.base));
+                    self.cut(*log, segment, report).await?;
+                }
+                None => {
+                    names_last = false;
+                    self.set_aside(*log, report).await?;
+                }
             }
         }
-        self.shared.disk.sync_dir(self.directory).await.at(self.directory)?;
+        if !names_last && !self.shared.mutant.lacks(Rule::RecoveredNotSynced) {
+            self.shared.disk.sync_dir(self.directory).await.at(self.directory)?;
+        }
         Ok(())
     }
 
@@ -46,14 +60,17 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         report: &mut RecoveryReport,
     ) -> Result<(), OpenError> {
         let path = self.log_path(log.base);
-        let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
+        let mut bytes = log.bytes;
+        let mut are_zeros = true;
         if log.bytes > kept.bytes && !self.shared.mutant.lacks(Rule::AppendAfterGap) {
-            let mut stream = SegmentStream::<D>::new(file.clone(), log.bytes);
+            bytes = kept.bytes;
+            let mut stream = self.stream(log.base, kept.bytes, log.bytes).await?;
             let executor = &self.shared.executor;
             let rest = stream.find(executor, kept.bytes).await.at(&path)?;
             // The bad batch itself may be whole and only out of order.
-            let are_zeros = rest == FoundBatch::ZeroTail;
+            are_zeros = rest == FoundBatch::ZeroTail;
             if !are_zeros && stream.may_hold_batch(executor, kept.bytes).await.at(&path)? {
+                let file = self.open_segment(log.base, OpenMode::Read).await?;
                 let name = self.copy_aside(&file, log, kept.bytes).await?;
                 report.strays.push(name);
             }
@@ -64,10 +81,28 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                     "segment cut after its last good batch"
                 );
             }
-            file.truncate(kept.bytes).await.at(&path)?;
         }
-        file.full_sync().await.at(&path)?;
+        let lasting = self.lasting(log, kept, are_zeros);
+        if bytes == log.bytes && lasting == Lasting::No {
+            return Ok(());
+        }
+        // The cut comes first even where it need not last: it waits for writes of a killed process that are under way still,
+        // which would otherwise land on what is appended now.
+        self.shared.disk.set_size(&path, bytes, lasting).await.at(&path)?;
         Ok(())
+    }
+
+    /// Whether a scanned segment has to be made lasting. Not where all that is kept was durable before, by the checkpoint, and
+    /// only zeros follow: without the cut a crash would leave them there again, as the end of a segment may look at any time.
+    fn lasting(&self, log: LogFile, kept: &Segment, are_zeros: bool) -> Lasting {
+        let was_durable = self.entry.is_some_and(|entry| {
+            names(&entry, log.base) && (entry.position, entry.end) == (kept.bytes, kept.end)
+        });
+        if (was_durable && are_zeros) || self.shared.mutant.lacks(Rule::RecoveredNotSynced) {
+            Lasting::No
+        } else {
+            Lasting::Yes
+        }
     }
 
     /// Copies bytes that stay where they are, unless an earlier start did.
@@ -167,6 +202,11 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let free = crate::directory::free_name(&taken, name);
         Ok(small_file::join(directory, &free))
     }
+}
+
+/// Whether the checkpoint speaks of bytes in that segment: its name is lasting then.
+fn names(entry: &CheckpointEntry, segment: Offset) -> bool {
+    entry.segment == segment && entry.position > 0
 }
 
 /// What the copy of a segment's tail is called.

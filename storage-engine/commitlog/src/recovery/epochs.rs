@@ -6,14 +6,17 @@
 
 use record::{EpochTable, LeaderEpoch, Offset};
 
-use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, OpenMode};
+use crate::disk::{
+    BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, OpenMode, PathEntry,
+};
 use crate::error::{AtPath, OpenError};
 use crate::executor::Executor;
 use crate::files::{Suffix, segment_name};
 use crate::index::{OFFSET_ENTRY_BYTES, SegmentIndex};
+use crate::log::EPOCH_FILE;
 use crate::recovery::{Listing, LogFile, Plan, Recovery, RecoveryReport};
 use crate::small_file::{self, block_floor};
-use crate::stream::{FoundBatch, SegmentStream};
+use crate::stream::FoundBatch;
 
 /// An epoch file above this is damaged: 100,000 elections of one partition.
 const EPOCH_FILE_BYTES_MAX: usize = 100_000 * 32;
@@ -28,11 +31,11 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         plan: &Plan,
         report: &mut RecoveryReport,
     ) -> Result<(EpochTable, bool), OpenError> {
-        let path = small_file::join(self.directory, crate::log::EPOCH_FILE);
-        let file = small_file::read(&self.shared.disk, &path, EPOCH_FILE_BYTES_MAX).await;
+        let path = small_file::join(self.directory, EPOCH_FILE);
         let nothing_before = plan.position == 0 && plan.first_scanned == 0;
-        match file.at(&path)? {
-            None if nothing_before => return Ok((EpochTable::new(), true)),
+        match self.read_epochs().await.at(&path)? {
+            // No file says what an empty table says.
+            None if nothing_before => return Ok((EpochTable::new(), false)),
             None => tracing::warn!(%path, "missing: rebuilding it from the log"),
             Some(bytes) => match EpochTable::decode(&bytes) {
                 Ok(table) => return Ok((table, false)),
@@ -41,6 +44,18 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         }
         report.epochs_rebuilt = true;
         Ok((self.epochs_of_batches(listing, plan, report).await?, true))
+    }
+
+    async fn read_epochs(&self) -> DiskResult<Option<Vec<u8>>> {
+        let disk = &self.shared.disk;
+        self.looked.read(disk, self.directory, EPOCH_FILE, EPOCH_FILE_BYTES_MAX).await
+    }
+
+    /// Whether the file says something though the log holds nothing.
+    pub(super) async fn has_epochs_on_disk(&self) -> Result<bool, OpenError> {
+        let path = small_file::join(self.directory, EPOCH_FILE);
+        let file = self.read_epochs().await.at(&path)?;
+        Ok(file.is_some_and(|bytes| EpochTable::decode(&bytes) != Ok(EpochTable::new())))
     }
 
     /// Rebuilds the table if the last batch below the scan speaks against it, or the metadata does. Says whether it changed.
@@ -119,13 +134,12 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let Some(log) = index.and_then(|index| listing.logs.get(index)) else { return Ok(None) };
         let limit = if plan.position > 0 { plan.position } else { log.bytes };
         let path = self.log_path(log.base);
-        let file = self.open_segment(log.base, OpenMode::Read).await?;
-        let mut stream = SegmentStream::<D>::new(file, limit);
         let entry = self.last_index_entry(*log).await.at(&path)?.unwrap_or((log.base, 0));
         let (_, mut position) = entry;
         if position >= limit || limit - position > TAIL_BYTES_MAX {
             return Ok(None);
         }
+        let mut stream = self.stream(log.base, position, limit).await?;
         let mut last = None;
         while let FoundBatch::Batch(header) =
             stream.find(&self.shared.executor, position).await.at(&path)?
@@ -138,22 +152,34 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
 
     /// What the last entry of a segment's index says; only the block that holds it is read.
     async fn last_index_entry(&self, log: LogFile) -> DiskResult<Option<(Offset, u64)>> {
-        let path = small_file::join(self.directory, &segment_name(log.base, Suffix::Index));
+        let name = segment_name(log.base, Suffix::Index);
+        let size = match self.looked.entries.iter().find(|entry| entry.name == name) {
+            Some(PathEntry { kind: EntryKind::File { bytes }, .. }) => *bytes,
+            _ => 0,
+        };
+        let Some(last) = (size / OFFSET_ENTRY_BYTES as u64).checked_sub(1) else {
+            return Ok(None);
+        };
+        let at = last * OFFSET_ENTRY_BYTES as u64;
+        if let Some((start, bytes)) = self.looked.piece(&name, at, at + OFFSET_ENTRY_BYTES as u64) {
+            return Ok(index_entry(log.base, bytes, at - start));
+        }
+        let path = small_file::join(self.directory, &name);
         let file = match self.shared.disk.open(&path, OpenMode::Read).await {
             Ok(file) => file,
             Err(DiskError::NotFound) => return Ok(None),
             Err(error) => return Err(error),
         };
-        let entries = file.size().await? / OFFSET_ENTRY_BYTES as u64;
-        let Some(last) = entries.checked_sub(1) else { return Ok(None) };
-        let at = last * OFFSET_ENTRY_BYTES as u64;
         let block = file.read_at_aligned(block_floor(at), BLOCK_BYTES).await?;
-        let from = usize::try_from(at - block_floor(at)).unwrap_or(usize::MAX);
-        let entry = block.get(from..from.saturating_add(OFFSET_ENTRY_BYTES)).unwrap_or_default();
-        let index = SegmentIndex::decode_unchecked(log.base, entry, &[]);
-        Ok(index
-            .offsets()
-            .first()
-            .map(|entry| (index.absolute(entry.relative_last_offset), u64::from(entry.position))))
+        Ok(index_entry(log.base, &block, at - block_floor(at)))
     }
+}
+
+/// The entry of an index that lies at `at` in these bytes of it.
+fn index_entry(base: Offset, bytes: &[u8], at: u64) -> Option<(Offset, u64)> {
+    let from = usize::try_from(at).unwrap_or(usize::MAX);
+    let entry = bytes.get(from..from.saturating_add(OFFSET_ENTRY_BYTES)).unwrap_or_default();
+    let index = SegmentIndex::decode_unchecked(base, entry, &[]);
+    let entry = index.offsets().first()?;
+    Some((index.absolute(entry.relative_last_offset), u64::from(entry.position)))
 }

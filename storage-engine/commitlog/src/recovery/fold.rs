@@ -6,7 +6,7 @@ use record::{
     BatchHeader, LeaderEpoch, Offset, ProducerBatch, SNAPSHOT_BYTES_MAX, decode_snapshot,
 };
 
-use crate::disk::{Disk, DiskError, OpenMode};
+use crate::disk::{Disk, DiskError};
 use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
 use crate::files::{Suffix, segment_name};
@@ -36,9 +36,11 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     ) -> Result<Restored, OpenError> {
         let mut restored = None;
         for at in listing.snapshots.iter().rev().copied().filter(|at| *at <= plan.offset) {
-            let path = small_file::join(self.directory, &segment_name(at, Suffix::Snapshot));
+            let name = segment_name(at, Suffix::Snapshot);
+            let path = small_file::join(self.directory, &name);
             // One byte more than the largest: a longer file is seen to be too long.
-            let file = small_file::read(&self.shared.disk, &path, SNAPSHOT_BYTES_MAX + 1).await;
+            let (disk, bytes_max) = (&self.shared.disk, SNAPSHOT_BYTES_MAX + 1);
+            let file = self.looked.read(disk, self.directory, &name, bytes_max).await;
             let Some(bytes) = file.at(&path)? else { continue };
             match decode_snapshot(&bytes) {
                 Ok(entries) => {
@@ -96,8 +98,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 continue;
             }
             let path = self.log_path(log.base);
-            let file = self.open_segment(log.base, OpenMode::Read).await?;
-            let mut stream = SegmentStream::<D>::new(file, limit);
+            let mut stream = self.stream(log.base, 0, limit).await?;
             let (position, expected) = self.begin(&mut stream, log.base, from).await?;
             let mut walk = SegmentWalk::new(stream, position, expected, Some(end));
             while let Some(stretch) = walk.next(executor).await.at(&path)? {
@@ -134,9 +135,10 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         if from <= base {
             return Ok((0, base));
         }
-        let path = small_file::join(self.directory, &segment_name(base, Suffix::Index));
-        let bytes_max = INDEX_ENTRIES_MAX * OFFSET_ENTRY_BYTES + 1;
-        let file = small_file::read(&self.shared.disk, &path, bytes_max).await.at(&path)?;
+        let name = segment_name(base, Suffix::Index);
+        let path = small_file::join(self.directory, &name);
+        let (disk, bytes_max) = (&self.shared.disk, INDEX_ENTRIES_MAX * OFFSET_ENTRY_BYTES + 1);
+        let file = self.looked.read(disk, self.directory, &name, bytes_max).await.at(&path)?;
         let Some(bytes) = file else { return Ok((0, base)) };
         let end = Offset(i64::MAX);
         let Ok(index) = SegmentIndex::decode(base, end, stream.limit(), &bytes, &[]) else {

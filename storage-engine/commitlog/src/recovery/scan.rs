@@ -4,7 +4,7 @@
 
 use record::{BatchHeader, EpochTable, Offset, ProducerBatch, Timestamp};
 
-use crate::disk::{Disk, OpenMode};
+use crate::disk::Disk;
 use crate::error::{AtPath, OpenError};
 use crate::executor::Executor;
 use crate::group::GroupEnd;
@@ -13,7 +13,7 @@ use crate::log::{Memory, Segment};
 use crate::mutant::Rule;
 use crate::recovery::{CutReason, Listing, LogFile, Plan, Recovery, RecoveryReport};
 use crate::small_file::block_ceiling;
-use crate::stream::{BadBatch, FoundBatch, SegmentStream};
+use crate::stream::{BadBatch, FoundBatch};
 
 /// What the scan found.
 pub(super) struct Scanned {
@@ -115,8 +115,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let mut reason = None;
         if !is_clean {
             let path = self.log_path(log.base);
-            let file = self.open_segment(log.base, OpenMode::ReadWrite).await?;
-            let mut stream = SegmentStream::<D>::new(file, log.bytes);
+            let mut stream = self.stream(log.base, position, log.bytes).await?;
             loop {
                 let found = stream.find(&self.shared.executor, position).await.at(&path)?;
                 let header = match in_order(found, offset) {

@@ -493,3 +493,41 @@ fn a_partition_moves_between_shards_without_losing_its_place() {
     assert_eq!(world.log.ends().durable(), end);
     assert_eq!(world.report.cut.map(|cut| cut.reason), Some(CutReason::ZeroTail));
 }
+
+#[test]
+fn what_a_checkpoint_says_is_durable_is_not_synced_again() {
+    let syncs_of_a_start = |behind_the_checkpoint: usize| {
+        let mut world = World::new(Settings::default());
+        world.fill(3, 1, 100);
+        world.checkpoint();
+        world.fill(behind_the_checkpoint, 1, 100);
+        let disk = world.disk.clone();
+        let before = disk.syncs();
+        let mut world = world.kill();
+        let syncs = disk.syncs() - before;
+        // Twice: what the first recovery left is what the second one finds.
+        world.verify(1 << 20);
+        world.fill(2, 1, 100);
+        world.kill().verify(1 << 20);
+        syncs
+    };
+    let idle = syncs_of_a_start(0);
+    // The file, whatever the number of batches.
+    assert_eq!(syncs_of_a_start(1), idle + 1);
+    assert_eq!(syncs_of_a_start(9), idle + 1);
+}
+
+#[test]
+fn a_log_that_holds_nothing_has_no_file_but_its_name() {
+    let world = World::new(Settings::default());
+    world.checkpoint();
+    let nothing = ["partition.metadata"];
+    assert_eq!(world.files(""), nothing);
+    let world = world.kill();
+    world.checkpoint();
+    let world = world.stop().start();
+    assert_eq!(world.files(""), nothing);
+    let mut world = world;
+    world.fill(2, 1, 100);
+    world.crash().verify(1 << 20);
+}

@@ -20,8 +20,8 @@ const PEACE: Duration = Duration::from_secs(60);
 
 /// Read by a start after a clean stop: identity, marker, checkpoints…
 const CLEAN_START_BYTES: u64 = 32 << 10;
-/// …and for each log its metadata, epochs, snapshot and last block.
-const CLEAN_START_BYTES_A_LOG: u64 = 20 << 10;
+/// …and for each log its metadata, epochs, snapshot, last index entry and the two blocks that its last batch lies in.
+const CLEAN_START_BYTES_A_LOG: u64 = 24 << 10;
 
 pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Verdict {
     disk.set_faults(Faults::default());

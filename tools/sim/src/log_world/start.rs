@@ -72,6 +72,15 @@ impl World {
         let shards = u16::try_from(shards).expect("two shards");
         usize::from(Slot(self.logs[index].slot).shard(shards).0)
     }
+
+    fn identity(&self, index: usize) -> LogIdentity {
+        let log = &self.logs[index];
+        LogIdentity {
+            topic: Rc::clone(&log.topic),
+            topic_id: log.id.topic_id,
+            partition: log.id.partition,
+        }
+    }
 }
 
 /// Brings the process up: directory, checkpoints, stores, logs, first checkpoint.
@@ -103,6 +112,15 @@ pub(super) async fn start(
         };
         let store = Store::open(disk.clone(), world.executor.clone(), options);
         stores.push(store.await.map_err(refused)?);
+    }
+    for (shard, store) in stores.iter().enumerate() {
+        // Or each is made when it is opened.
+        if world.chance(|prng| prng.coin()) {
+            let here = |index: &usize| world.shard_of(*index, stores.len()) == shard;
+            let logs: Vec<LogIdentity> =
+                (0..world.logs.len()).filter(here).map(|index| world.identity(index)).collect();
+            store.prepare(logs.iter()).await.map_err(refused)?;
+        }
     }
     let mut replicas = Vec::new();
     for index in 0..world.logs.len() {
@@ -160,11 +178,7 @@ async fn open_log(
     plan: LifePlan,
 ) -> Result<Rc<Replica>, StartError> {
     let log = &world.logs[index];
-    let identity = LogIdentity {
-        topic: Rc::clone(&log.topic),
-        topic_id: log.id.topic_id,
-        partition: log.id.partition,
-    };
+    let identity = world.identity(index);
     let options = LogOptions {
         segment_bytes: world.config.segment_bytes,
         segment_ms: world.config.segment_ms,

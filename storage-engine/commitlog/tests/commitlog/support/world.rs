@@ -244,6 +244,14 @@ impl World {
         Self::open(disk, executor, settings, model)
     }
 
+    /// The process is killed and started again: the disk keeps what it was given.
+    pub(crate) fn kill(self) -> Self {
+        self.executor.drop_tasks();
+        let Self { disk, executor, settings, model, log, store, .. } = self;
+        drop((log, store));
+        Self::open(disk, executor, settings, model)
+    }
+
     /// Stops cleanly, marker included.
     pub(crate) fn stop(self) -> Stopped {
         self.executor.run(async {
