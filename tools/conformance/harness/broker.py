@@ -6,6 +6,7 @@ port, every later start of the same `Broker` the same one: clients must find it 
 """
 
 import atexit
+import os
 import random
 import re
 import signal
