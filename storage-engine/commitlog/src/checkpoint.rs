@@ -85,6 +85,22 @@ pub enum CheckpointDamage {
         /// In the file.
         stored: u32,
     },
+    /// Right by its checksum, and no log can be so: ends that are negative, or in the wrong order.
+    #[error(
+        "entry {index} cannot be: segment {segment}, end {end}, log start {log_start}, high watermark {high_watermark}"
+    )]
+    Entry {
+        /// Counted from 0.
+        index: usize,
+        /// What it says.
+        segment: Offset,
+        /// What it says.
+        end: Offset,
+        /// What it says.
+        log_start: Offset,
+        /// What it says.
+        high_watermark: Offset,
+    },
     /// Not a checkpoint file, or of a later version.
     #[error("magic or version {version} unknown")]
     Unknown {
@@ -161,8 +177,9 @@ fn decode_body(reader: &mut Reader<'_>) -> Result<CheckpointFile, Option<Checkpo
         return Err(None);
     }
     let mut entries = Vec::with_capacity(count);
-    for _ in 0..count {
-        entries.push(decode_entry(reader).map_err(|_| None)?);
+    for index in 0..count {
+        let entry = decode_entry(reader).map_err(|_| None)?;
+        entries.push(possible(index, entry).map_err(Some)?);
     }
     Ok(CheckpointFile { sequence, entries })
 }
@@ -184,6 +201,17 @@ fn decode_entry(reader: &mut Reader<'_>) -> Result<CheckpointEntry, record::code
         max_timestamp: Timestamp(reader.i64()?),
         max_timestamp_offset: Offset(reader.i64()?),
     })
+}
+
+/// The entry if a log can be so. Log start and high watermark may be past `end`, which is that of the oldest segment that is
+/// not sealed.
+fn possible(index: usize, entry: CheckpointEntry) -> Result<CheckpointEntry, CheckpointDamage> {
+    let CheckpointEntry { segment, end, log_start, high_watermark, .. } = entry;
+    let are_offsets = [segment, log_start, high_watermark].iter().all(|at| *at >= Offset::ZERO);
+    if are_offsets && segment <= end {
+        return Ok(entry);
+    }
+    Err(CheckpointDamage::Entry { index, segment, end, log_start, high_watermark })
 }
 
 /// Every partition's newest entry, over all shards' files.
@@ -425,6 +453,33 @@ mod tests {
         let crc = crc32fast::hash(&bytes);
         bytes.extend_from_slice(&crc.to_be_bytes());
         assert_eq!(decode(&bytes), Err(CheckpointDamage::Length { bytes: bytes.len() }));
+    }
+
+    #[test]
+    fn an_entry_that_no_log_can_have_is_refused_whatever_the_checksum_says() {
+        type Change = fn(&mut CheckpointEntry);
+        let impossible: [Change; 5] = [
+            |entry| entry.log_start = Offset(-1),
+            |entry| entry.high_watermark = Offset(-1),
+            |entry| entry.segment = Offset(-1),
+            |entry| entry.end = Offset(-1),
+            |entry| entry.segment = Offset(entry.end.0 + 1),
+        ];
+        for (row, change) in impossible.iter().enumerate() {
+            let mut wrong = entry(1, 20);
+            change(&mut wrong);
+            let bytes = encode(&CheckpointFile { sequence: 1, entries: vec![entry(1, 20), wrong] });
+            let refused = decode(&bytes);
+            assert!(
+                matches!(refused, Err(CheckpointDamage::Entry { index: 1, .. })),
+                "row {row}: {refused:?}"
+            );
+        }
+        // The oldest segment that is not sealed may end below what is durable, and so below these.
+        let later =
+            CheckpointEntry { log_start: Offset(25), high_watermark: Offset(30), ..entry(1, 20) };
+        let file = CheckpointFile { sequence: 1, entries: vec![later] };
+        assert_eq!(decode(&encode(&file)), Ok(file));
     }
 
     #[test]

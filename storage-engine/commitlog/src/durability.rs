@@ -22,7 +22,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::disk::{AlignedBuffer, Disk, DiskError, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::disk::{AlignedBuffer, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
 use crate::error::{IoStage, LogFailure};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{OpenFiles, SegmentKey};
@@ -131,7 +131,6 @@ pub(crate) struct SyncPerFile<D: Disk, E: Executor> {
 }
 
 struct Shared<D: Disk, E: Executor> {
-    disk: D,
     executor: E,
     files: Rc<OpenFiles<D>>,
     counters: Rc<DurabilityCounters>,
@@ -140,13 +139,12 @@ struct Shared<D: Disk, E: Executor> {
 
 impl<D: Disk, E: Executor> SyncPerFile<D, E> {
     pub(crate) fn new(
-        disk: D,
         executor: E,
         files: Rc<OpenFiles<D>>,
         counters: Rc<DurabilityCounters>,
         mutant: Mutant,
     ) -> Self {
-        Self { shared: Rc::new(Shared { disk, executor, files, counters, mutant }) }
+        Self { shared: Rc::new(Shared { executor, files, counters, mutant }) }
     }
 }
 
@@ -253,7 +251,11 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         let lane = source.lane();
         while !lane.failed.get() {
             let Some(run) = take_run(lane) else { break };
-            if let Err(failure) = self.sync_run(source.directory(), &run).await {
+            let mut synced = self.sync_run(source.directory(), &run).await;
+            if synced.is_err() && self.mutant.lacks(Rule::FailedSyncRetried) {
+                synced = self.sync_run(source.directory(), &run).await;
+            }
+            if let Err(failure) = synced {
                 lane.failed.set(true);
                 count(&self.counters.io_errors, 1);
                 source.failed(failure);
@@ -274,13 +276,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         run.file.data_sync().await.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
         if run.is_first_of_segment && !self.mutant.lacks(Rule::NoDirectorySync) {
             count(&self.counters.syncs, 1);
-            let synced = match self.disk.sync_dir(directory).await {
-                // Not even opened, so nothing of it was tried: this is no second sync after a failed one.
-                Err(DiskError::TooManyFiles { .. }) if self.files.close_half() => {
-                    self.disk.sync_dir(directory).await
-                }
-                synced => synced,
-            };
+            let synced = self.files.sync_dir(directory).await;
             synced.map_err(|error| LogFailure::from_disk(IoStage::SyncDirectory, &error))?;
         }
         Ok(())

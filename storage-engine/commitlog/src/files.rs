@@ -113,6 +113,17 @@ impl<D: Disk> OpenFiles<D> {
         Ok(file)
     }
 
+    /// Makes the names in a directory lasting.
+    pub(crate) async fn sync_dir(&self, directory: &str) -> DiskResult<()> {
+        match self.disk.sync_dir(directory).await {
+            // Not even opened, so nothing of it was tried: this is no second sync after a failed one.
+            Err(DiskError::TooManyFiles { .. }) if self.close_half() => {
+                self.disk.sync_dir(directory).await
+            }
+            synced => synced,
+        }
+    }
+
     /// Closes the older half of the handles, for a process that may open no more: nothing was read or written yet, so trying
     /// again is safe. Says whether there were any.
     pub(crate) fn close_half(&self) -> bool {

@@ -28,14 +28,15 @@ use std::collections::VecDeque;
 use std::rc::{Rc, Weak};
 
 use record::{
-    EpochEnd, EpochTable, Fold, LeaderEpoch, Offset, PartitionIndex, TopicId, TopicPartition,
+    EpochEnd, EpochTable, Fold, LeaderEpoch, Offset, PartitionIndex, Timestamp, TopicId,
+    TopicPartition,
 };
 
 use crate::checkpoint::CheckpointEntry;
 use crate::disk::Disk;
 use crate::durability::{GroupSource, Lane};
 use crate::ends::{Ends, SafeEnd};
-use crate::error::{IoStage, LogFailure, StoreError};
+use crate::error::LogFailure;
 use crate::executor::{Executor, abort_on_panic};
 use crate::files::{LogKey, SegmentKey};
 use crate::group::{Group, GroupEnd, OpenGroup};
@@ -52,9 +53,10 @@ pub use scrub::Pace;
 pub use time::TimestampedOffset;
 pub use trim::{RemovalReason, RemovedSegment};
 
-pub(crate) use damage::Damage;
+pub(crate) use damage::{DAMAGE_MAX, Damage};
 pub(crate) use seal::{EPOCH_FILE, SealBackoff};
 pub(crate) use segment::{Memory, Segment};
+pub(crate) use trim::Kept;
 
 /// Which log it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -457,12 +459,6 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
     }
 
-    /// [`LogInner::fail`] for a file that could not be made.
-    pub(crate) fn fail_for(&self, error: &StoreError) {
-        let StoreError::Io { error, .. } = error else { return };
-        self.fail(LogFailure::from_disk(IoStage::Open, error));
-    }
-
     /// What a checkpoint may say of this log now.
     pub(crate) fn checkpoint_entry(&self, sequence: u64) -> CheckpointEntry {
         let state = self.state.borrow();
@@ -471,6 +467,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         // The oldest segment that is not sealed: all below it have their exact length, so that recovery can begin here.
         let oldest = state.oldest_unsealed(Offset::ZERO);
         let end = if oldest.base < reached.segment { oldest.whole(reached) } else { reached };
+        // Of the segment that is named: nothing of the oldest unsealed one need be durable yet.
+        let named = state.segment(end.segment);
         CheckpointEntry {
             sequence,
             log: self.identity.topic_partition(),
@@ -480,8 +478,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             end: end.offset,
             log_start: self.ends.get().log_start(),
             high_watermark: self.high_watermark.get(),
-            first_timestamp: oldest.first_timestamp,
-            max_timestamp: end.max.map_or(record::Timestamp::NONE, |max| max.timestamp),
+            first_timestamp: named.map_or(Timestamp::NONE, |named| named.first_timestamp),
+            max_timestamp: end.max.map_or(Timestamp::NONE, |max| max.timestamp),
             max_timestamp_offset: end.max.map_or(Offset(-1), |max| max.last_offset),
         }
     }

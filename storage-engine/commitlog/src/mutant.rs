@@ -26,11 +26,19 @@ pub enum Rule {
     LogStartAnsweredEarly,
     /// Recovery counts what it found behind the checkpoint as durable, and does not sync it.
     RecoveredNotSynced,
+    /// A sync that failed is tried again, and what it then says is believed.
+    FailedSyncRetried,
+    /// Files go once one copy of the checkpoint has left them behind, and the other still needs them.
+    OneCheckpointBeforeRemoval,
+    /// All files of a log may go, and with them the name that says where it goes on.
+    NameNotKept,
+    /// Segments go though no snapshot says what they said of producers.
+    ProducersNotKept,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 14] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -41,6 +49,10 @@ impl Rule {
         Self::DamageNotListed,
         Self::LogStartAnsweredEarly,
         Self::RecoveredNotSynced,
+        Self::FailedSyncRetried,
+        Self::OneCheckpointBeforeRemoval,
+        Self::NameNotKept,
+        Self::ProducersNotKept,
     ];
 }
 

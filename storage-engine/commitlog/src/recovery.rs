@@ -34,7 +34,7 @@ use crate::executor::Executor;
 use crate::files::{LogKey, SegmentKey, Suffix, parse_segment_name, segment_name};
 use crate::group::GroupEnd;
 use crate::index::{MaxTimestamp, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
-use crate::log::{Damage, LogIdentity, LogOptions, Segment};
+use crate::log::{DAMAGE_MAX, Damage, LogIdentity, LogOptions, Segment};
 use crate::recovery::look::Looked;
 use crate::shared::Shared;
 use crate::small_file::{self, TEMPORARY_SUFFIX, block_floor};
@@ -163,6 +163,19 @@ struct Plan {
 }
 
 impl Plan {
+    /// Nothing is taken as it is; everything from `offset` on is checked.
+    const fn begin_at(offset: Offset) -> Self {
+        Self {
+            first_scanned: 0,
+            position: 0,
+            offset,
+            max: None,
+            first_timestamp: Timestamp::NONE,
+            is_clean: false,
+            is_short: false,
+        }
+    }
+
     /// Where the offsets of a segment of the front end: where the next one begins, or the log goes on.
     fn front_end(&self, listing: &Listing, index: usize) -> Offset {
         let next = index + 1;
@@ -173,11 +186,23 @@ impl Plan {
     }
 }
 
-/// Remembers damage once, however often it is come across.
-fn note(damage: &mut Vec<Damage>, found: Damage) {
-    if !damage.contains(&found) {
-        damage.push(found);
+/// Whether damage was come across for the first time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Noted {
+    Now,
+    Before,
+}
+
+/// Remembers damage once, however often it is come across, and no more of it than an open log does; says whether it is news.
+/// Walks show it in order, and a later one begins again at the front.
+fn note(damage: &mut Vec<Damage>, found: Damage) -> Noted {
+    let place = |known: &Damage| (known.segment, known.positions.start, known.offsets.start);
+    let at = damage.partition_point(|known| place(known) < place(&found));
+    if damage.get(at) == Some(&found) || damage.len() >= DAMAGE_MAX {
+        return Noted::Before;
     }
+    damage.insert(at, found);
+    Noted::Now
 }
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
@@ -185,9 +210,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     pub(crate) async fn run(&self) -> Result<Recovered<D>, OpenError> {
         let mut listing = self.list().await?;
         let left = self.leave_below_start(&mut listing);
-        let Some(plan) = self.plan(&listing)? else {
-            return self.recover_empty(&listing).await;
-        };
+        let plan = self.plan(&listing)?;
         let mut report = RecoveryReport { is_clean: plan.is_clean, ..RecoveryReport::default() };
         let (mut epochs, mut epochs_changed) =
             self.load_epochs(&listing, &plan, &mut report).await?;
@@ -279,18 +302,14 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         Ok(listing)
     }
 
-    /// Where to begin; `None` if there is no segment file.
-    fn plan(&self, listing: &Listing) -> Result<Option<Plan>, OpenError> {
+    /// Where to begin. Without a segment file that is where the log ends: it never got a record, or lost all of them to a later
+    /// log start, and goes on with the producers that its snapshot remembers.
+    fn plan(&self, listing: &Listing) -> Result<Plan, OpenError> {
         let Some(entry) = self.entry else {
-            return Ok(listing.logs.first().map(|first| Plan {
-                first_scanned: 0,
-                position: 0,
-                offset: first.base,
-                max: None,
-                first_timestamp: Timestamp::NONE,
-                is_clean: false,
-                is_short: false,
-            }));
+            let first = listing.logs.first().map(|first| first.base);
+            // A snapshot was written where everything was durable: no offset below it may be given out again.
+            let offset = first.or_else(|| listing.snapshots.last().copied());
+            return Ok(Plan::begin_at(offset.unwrap_or(Offset::ZERO)));
         };
         let at = listing.logs.binary_search_by_key(&entry.segment, |log| log.base);
         let Ok(index) = at else {
@@ -298,65 +317,29 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 let name = segment_name(entry.segment, Suffix::Log);
                 return Err(OpenError::Missing { path: small_file::join(self.directory, &name) });
             }
-            return Ok(self.plan_rolled(listing, &entry));
+            // The checkpoint names a segment that had no byte yet: all before it is sealed, whatever follows is scanned.
+            let first_scanned = listing.logs.partition_point(|log| log.base < entry.segment);
+            let is_clean = self.start == StartKind::Clean && first_scanned == listing.logs.len();
+            return Ok(Plan { first_scanned, is_clean, ..Plan::begin_at(entry.end) });
         };
         let bytes = listing.logs.get(index).map_or(0, |log| log.bytes);
         if bytes < entry.position {
-            return Ok(Some(Plan {
-                first_scanned: index + 1,
-                position: 0,
-                offset: entry.end,
-                max: None,
-                first_timestamp: Timestamp::NONE,
-                is_clean: false,
-                is_short: true,
-            }));
+            let first_scanned = index + 1;
+            return Ok(Plan { first_scanned, is_short: true, ..Plan::begin_at(entry.end) });
         }
         let is_last = index + 1 == listing.logs.len();
         let max = (entry.max_timestamp > Timestamp::NONE).then_some(MaxTimestamp {
             timestamp: entry.max_timestamp,
             last_offset: entry.max_timestamp_offset,
         });
-        Ok(Some(Plan {
+        Ok(Plan {
             first_scanned: index,
             position: entry.position,
-            offset: entry.end,
             max,
             first_timestamp: entry.first_timestamp,
             is_clean: self.start == StartKind::Clean && is_last && bytes == entry.position,
-            is_short: false,
-        }))
-    }
-
-    /// The checkpoint names a segment that had no byte yet: all before it is sealed, whatever follows is scanned.
-    fn plan_rolled(&self, listing: &Listing, entry: &CheckpointEntry) -> Option<Plan> {
-        if listing.logs.is_empty() {
-            return None;
-        }
-        let first_scanned = listing.logs.partition_point(|log| log.base < entry.segment);
-        Some(Plan {
-            first_scanned,
-            position: 0,
-            offset: entry.end,
-            max: None,
-            first_timestamp: Timestamp::NONE,
-            is_clean: self.start == StartKind::Clean && first_scanned == listing.logs.len(),
-            is_short: false,
+            ..Plan::begin_at(entry.end)
         })
-    }
-
-    /// No segment: a log that never got a record, or lost all of them to a later log start.
-    async fn recover_empty(&self, listing: &Listing) -> Result<Recovered<D>, OpenError> {
-        let end = self.entry.map_or(Offset::ZERO, |entry| entry.end);
-        self.fold.borrow_mut().restore(&[]);
-        self.remove_snapshots_past(listing, end).await?;
-        let report = RecoveryReport {
-            is_clean: self.start == StartKind::Clean,
-            end,
-            ..RecoveryReport::default()
-        };
-        let epochs_changed = self.has_epochs_on_disk().await?;
-        Ok(Recovered { epochs_changed, ..Recovered::empty(end, self.now, report) })
     }
 
     fn sealed_segments(&self, listing: &Listing, plan: &Plan) -> Vec<Segment> {

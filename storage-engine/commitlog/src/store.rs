@@ -142,13 +142,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
         }
         let files = Rc::new(OpenFiles::new(disk.clone(), options.open_files_max));
         let counters = Rc::new(DurabilityCounters::default());
-        let durability = SyncPerFile::new(
-            disk.clone(),
-            executor.clone(),
-            files.clone(),
-            counters.clone(),
-            options.mutant,
-        );
+        let durability =
+            SyncPerFile::new(executor.clone(), files.clone(), counters.clone(), options.mutant);
         durability.recover().await.map_err(|failure| StoreError::Recover { failure })?;
         let shared = Rc::new(Shared {
             tail_cache: TailCache::new(disk.clone(), options.tail_cache_bytes),
@@ -267,9 +262,11 @@ impl<D: Disk, E: Executor> Store<D, E> {
 
     /// Forgets a log that is in the checkpoint and not open, because its topic is gone.
     pub fn forget(&self, log: &TopicPartition) {
-        if !self.0.logs.borrow().contains_key(log)
-            && self.0.entries.borrow_mut().remove(log).is_some()
-        {
+        if self.0.logs.borrow().contains_key(log) {
+            return;
+        }
+        self.0.tried.borrow_mut().remove(log);
+        if self.0.entries.borrow_mut().remove(log).is_some() {
             self.0.shared.changed.set(true);
         }
     }

@@ -401,18 +401,24 @@ enum Release {
     Nothing,
 }
 
+/// Elements of the order that are never looked through for dead ones: a few KiB.
+const SWEEP_MIN: usize = 256;
+
 /// The budget of one core and the order in which chunks came.
 pub(crate) struct TailCache<D: Disk> {
     disk: D,
     bytes_max: usize,
     charged: Rc<Cell<usize>>,
-    /// One element a charged chunk, oldest first.
+    /// One element a charged chunk, oldest first. Those of logs that are gone stay until they come first, or are half of all.
     order: RefCell<VecDeque<Weak<LogTail<D>>>>,
+    /// Elements of `order` at which it is looked through.
+    sweep_at: Cell<usize>,
 }
 
 impl<D: Disk> TailCache<D> {
     pub(crate) fn new(disk: D, bytes_max: usize) -> Self {
-        Self { disk, bytes_max, charged: Rc::default(), order: RefCell::default() }
+        let sweep_at = Cell::new(SWEEP_MIN);
+        Self { disk, bytes_max, charged: Rc::default(), order: RefCell::default(), sweep_at }
     }
 
     /// The tail of a log that ends at `end`, with the partly filled block if there is one.
@@ -444,7 +450,17 @@ impl<D: Disk> TailCache<D> {
                 order.push_back(Rc::downgrade(tail));
             }
         }
+        self.sweep();
         self.shrink();
+    }
+
+    /// Lets go of elements whose log is gone, each time as many have come as there were: no budget ever asks for them.
+    fn sweep(&self) {
+        let mut order = self.order.borrow_mut();
+        if order.len() >= self.sweep_at.get() {
+            order.retain(|tail| tail.strong_count() > 0);
+            self.sweep_at.set((2 * order.len()).max(SWEEP_MIN));
+        }
     }
 
     /// Frees the oldest chunks until the budget holds, or the oldest one is still in flight.

@@ -85,6 +85,10 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::DamageNotListed => "damage-found-is-not-listed",
         Rule::LogStartAnsweredEarly => "log-start-answered-early",
         Rule::RecoveredNotSynced => "recovered-not-synced",
+        Rule::FailedSyncRetried => "failed-sync-retried",
+        Rule::OneCheckpointBeforeRemoval => "one-checkpoint-before-removal",
+        Rule::NameNotKept => "name-not-kept",
+        Rule::ProducersNotKept => "producers-not-kept",
     }
 }
 

@@ -188,10 +188,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 let bytes = (end - start).min(TRANSFER_BYTES);
                 let asked = usize::try_from(bytes).unwrap_or(IO_BYTES_MAX);
                 let (file, at) = (&file, start);
-                transfers.push(async move { (at, file.read_at_aligned(at, asked).await) });
+                transfers.push(async move { (at, asked, file.read_at_aligned(at, asked).await) });
                 start += bytes;
             }
-            for (at, result) in join_all(transfers).await {
+            for (at, asked, result) in join_all(transfers).await {
                 let counters = &self.shared.counters;
                 let buffer = result.inspect_err(|_| count(&counters.io_errors, 1))?;
                 count(&counters.reads, 1);
@@ -200,7 +200,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 let until = (at + buffer.len() as u64).min(to).saturating_sub(at);
                 if at > pieces.end() || until <= from {
                     // The file is shorter than what was written to it.
-                    return Err(DiskError::Short { done: buffer.len(), asked: IO_BYTES_MAX });
+                    return Err(DiskError::Short { done: buffer.len(), asked });
                 }
                 pieces.memory_bytes += buffer.len();
                 let narrow = |value: u64| usize::try_from(value).unwrap_or(usize::MAX);

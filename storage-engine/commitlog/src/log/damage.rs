@@ -16,7 +16,7 @@ use crate::stream::SegmentStream;
 use crate::walk::{DamagedStretch, SegmentWalk};
 
 /// Stretches of damage remembered a log. Beyond it damage is still refused, found again by each read.
-const DAMAGE_MAX: usize = 1024;
+pub(crate) const DAMAGE_MAX: usize = 1024;
 
 /// One damaged stretch of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]

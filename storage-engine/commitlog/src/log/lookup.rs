@@ -80,36 +80,26 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         })
     }
 
-    /// The part of a segment that its index file covers: all of it, or what lies before the part in memory.
+    /// The part of a segment that its index file covers now: all of it, or what lies before the part in memory. Not what was
+    /// readable a while ago: a segment that was sealed since has the index of the whole.
     fn indexed(&self, readable: Readable) -> Readable {
         let state = self.state.borrow();
-        let memory = state.segment(readable.base).and_then(|segment| segment.memory.as_ref());
-        memory.map_or(readable, |memory| Readable {
-            bytes: memory.from_position,
-            end: memory.from_offset,
-            ..readable
-        })
+        let Some(segment) = state.segment(readable.base) else { return readable };
+        let (bytes, end) = match &segment.memory {
+            Some(memory) => (memory.from_position, memory.from_offset),
+            None => (segment.bytes, segment.end),
+        };
+        Readable { bytes, end, ..readable }
     }
 
     /// The index of a segment, without the part that is in memory.
     pub(crate) async fn index(&self, readable: Readable) -> Result<Rc<HeldIndex>, ReadError> {
-        let indexed = self.indexed(readable);
-        let key = self.index_key(indexed);
-        loop {
-            let held = self.shared.indexes.borrow_mut().get(&key);
-            if let Some(held) = held {
-                return Ok(held);
-            }
-            if !self.shared.indexes_in_work.borrow().contains(&key) {
-                break;
-            }
-            let in_work = &self.shared.indexes_in_work;
-            let done = || (!in_work.borrow().contains(&key)).then_some(());
-            self.shared.index_ready.wait_for(done).await;
-        }
-        let _work = self.begin_work(key);
+        let (indexed, _work) = match self.index_or_work(readable, |_| true).await {
+            Turn::Held(held) => return Ok(held),
+            Turn::Work(indexed, work) => (indexed, work),
+        };
         match self.load_index(indexed).await? {
-            Ok(index) => Ok(self.hold(key, index, IndexOrigin::File)),
+            Ok(index) => Ok(self.hold(self.index_key(indexed), index, IndexOrigin::File)),
             Err(damage) => {
                 tracing::warn!(
                     log = %self.identity, segment = %readable.base, %damage,
@@ -120,19 +110,46 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
     }
 
-    /// Drops what an index file said, and makes the index from the batches.
+    /// Drops what an index file said, and makes the index from the batches, unless somebody has just done so.
     pub(crate) async fn rebuild_index(
         &self,
         readable: Readable,
         damage: IndexDamage,
     ) -> Result<Rc<HeldIndex>, ReadError> {
+        let is_built = |held: &HeldIndex| held.origin == IndexOrigin::Built;
+        let (indexed, _work) = match self.index_or_work(readable, is_built).await {
+            Turn::Held(held) => return Ok(held),
+            Turn::Work(indexed, work) => (indexed, work),
+        };
         tracing::warn!(
             log = %self.identity, segment = %readable.base, %damage,
             "index wrong: rebuilding it from the log"
         );
-        let indexed = self.indexed(readable);
-        let _work = self.begin_work(self.index_key(indexed));
+        // Nobody takes over meanwhile what was just found to be wrong: sealing would put it on disk again.
+        self.shared.indexes.borrow_mut().remove(&self.index_key(indexed));
         self.rebuild(indexed).await
+    }
+
+    /// The index in memory if it `will_do`; else the caller's turn to make it, once nobody else is at it.
+    async fn index_or_work(
+        &self,
+        readable: Readable,
+        will_do: impl Fn(&HeldIndex) -> bool,
+    ) -> Turn<'_, D, E> {
+        loop {
+            let indexed = self.indexed(readable);
+            let key = self.index_key(indexed);
+            let in_work = &self.shared.indexes_in_work;
+            if !in_work.borrow().contains(&key) {
+                let held = self.shared.indexes.borrow_mut().get(&key);
+                return match held.filter(|held| will_do(held)) {
+                    Some(held) => Turn::Held(held),
+                    None => Turn::Work(indexed, self.begin_work(key)),
+                };
+            }
+            let done = || (!in_work.borrow().contains(&key)).then_some(());
+            self.shared.index_ready.wait_for(done).await;
+        }
     }
 
     fn index_key(&self, indexed: Readable) -> IndexKey {
@@ -209,10 +226,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             state.tidy_at = state.tidy_at.filter(|(base, _)| *base != indexed.base);
             let segment = state.segment_mut(indexed.base);
             segment.is_some_and(|segment| {
-                if segment.memory.is_none() {
+                // While the front was scanned the segment may have grown and been sealed: what the front says is then neither the
+                // segment's largest timestamp nor its index.
+                let is_whole = segment.memory.is_none() && segment.bytes == indexed.bytes;
+                if is_whole {
                     segment.max = SegmentMax::Known(built.max());
                 }
-                segment.is_sealed
+                segment.is_sealed && is_whole
             })
         };
         let mut complete = built;
@@ -277,6 +297,14 @@ pub(crate) async fn write_index<D: Disk>(
     small_file::replace(disk, directory, &offsets, &index.encode_offsets()).await?;
     let times = segment_name(base, Suffix::TimeIndex);
     small_file::replace(disk, directory, &times, &index.encode_times()).await
+}
+
+/// What became of asking for an index.
+enum Turn<'a, D: Disk, E: Executor> {
+    /// It is there.
+    Held(Rc<HeldIndex>),
+    /// The caller makes it, for this part of the segment.
+    Work(Readable, Work<'a, D, E>),
 }
 
 /// Marks an index as in work until it is dropped, whatever way that comes.

@@ -46,6 +46,31 @@ impl SealBackoff {
     }
 }
 
+/// The one who seals segments of a log, or keeps others from it, until it is dropped, whatever way that comes.
+pub(crate) struct Sealing<D: Disk, E: Executor>(Rc<LogInner<D, E>>);
+
+impl<D: Disk, E: Executor> Sealing<D, E> {
+    fn begin(inner: &Rc<LogInner<D, E>>) -> Self {
+        let was_held = std::mem::replace(&mut inner.state.borrow_mut().sealing, true);
+        assert!(!was_held);
+        Self(inner.clone())
+    }
+
+    /// Sealing goes on. Not in `drop`, which also runs where tasks end and none may begin.
+    pub(crate) fn release(self) {
+        let inner = self.0.clone();
+        drop(self);
+        inner.seal_if_due();
+    }
+}
+
+impl<D: Disk, E: Executor> Drop for Sealing<D, E> {
+    fn drop(&mut self) {
+        self.0.state.borrow_mut().sealing = false;
+        self.0.moved.notify();
+    }
+}
+
 /// The file of leader epochs, as Kafka names it.
 pub(crate) const EPOCH_FILE: &str = "leader-epoch-checkpoint";
 
@@ -60,11 +85,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         {
             return;
         }
-        self.state.borrow_mut().sealing = true;
-        let inner = self.clone();
-        self.shared
-            .executor
-            .spawn(TaskClass::Background, Box::pin(async move { inner.seal_all().await }));
+        let sealing = Sealing::begin(self);
+        let seal = async move { sealing.0.seal_all().await };
+        self.shared.executor.spawn(TaskClass::Background, Box::pin(seal));
     }
 
     fn next_to_seal(&self) -> Option<Offset> {
@@ -89,13 +112,19 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             }
             self.state.borrow_mut().seal_backoff = SealBackoff::default();
         }
-        self.state.borrow_mut().sealing = false;
-        self.moved.notify();
+    }
+
+    /// Waits until no segment is being sealed, and keeps it so; `None` once the log is closed.
+    pub(crate) async fn hold_seals(self: &Rc<Self>) -> Option<Sealing<D, E>> {
+        let free = || (!self.state.borrow().sealing || self.is_closed()).then_some(());
+        self.moved.wait_for(free).await;
+        (!self.is_closed()).then(|| Sealing::begin(self))
     }
 
     /// Waits for sealing in the background, then seals what is left.
     pub(crate) async fn seal_rest(&self) -> Result<(), ReadError> {
-        self.moved.wait_for(|| (!self.state.borrow().sealing).then_some(())).await;
+        let Some(inner) = self.this.upgrade() else { return Ok(()) };
+        let Some(_sealing) = inner.hold_seals().await else { return Ok(()) };
         while let Some(base) = self.next_to_seal() {
             self.seal_segment(base).await?;
         }

@@ -38,6 +38,8 @@ pub(crate) struct Segment {
     pub(crate) is_sealed: bool,
     /// The file is there, or a group that creates it is on its way.
     pub(crate) has_file: bool,
+    /// Its file was made, or found, before anything was appended to it here: the name is lasting.
+    pub(crate) is_named: bool,
     /// Timestamp of the first batch; -1 for none.
     pub(crate) first_timestamp: Timestamp,
     /// When the segment was opened, for batches without timestamps.
@@ -58,6 +60,7 @@ impl Segment {
             bytes: 0,
             is_sealed: false,
             has_file: false,
+            is_named: false,
             first_timestamp: Timestamp::NONE,
             opened_at: now,
             max: SegmentMax::Unverified,

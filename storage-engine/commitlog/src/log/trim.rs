@@ -15,10 +15,11 @@ use std::rc::Rc;
 use record::{Offset, Timestamp};
 
 use crate::disk::{Disk, DiskError, DiskFile, OpenMode};
-use crate::error::{AtPath, StoreError, TrimError};
+use crate::error::{AtPath, IoStage, LogFailure, StoreError, TrimError};
 use crate::executor::{Executor, abort_on_panic};
 use crate::files::{Suffix, segment_name};
 use crate::log::{Log, LogInner, LogState, Segment};
+use crate::mutant::Rule;
 use crate::small_file;
 
 /// Why a segment was removed.
@@ -45,23 +46,13 @@ pub struct RemovedSegment {
     pub reason: RemovalReason,
 }
 
-/// Keeps the sealing task away from the segments until it is dropped.
-pub(crate) struct SealsHeld<D: Disk, E: Executor>(Rc<LogInner<D, E>>);
-
-impl<D: Disk, E: Executor> SealsHeld<D, E> {
-    /// Sealing goes on. Not in `drop`, which also runs where tasks end and none may begin.
-    pub(crate) fn release(self) {
-        let inner = self.0.clone();
-        drop(self);
-        inner.seal_if_due();
-    }
-}
-
-impl<D: Disk, E: Executor> Drop for SealsHeld<D, E> {
-    fn drop(&mut self) {
-        self.0.state.borrow_mut().sealing = false;
-        self.0.moved.notify();
-    }
+/// Whether what must outlast removed segments is on disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kept {
+    /// It is.
+    Yes,
+    /// That has to wait: nothing may be removed before a later call says so.
+    NotYet,
 }
 
 impl<D: Disk, E: Executor> Log<D, E> {
@@ -128,74 +119,98 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         !state.left.is_empty() || state.count_below(self.ends.get().log_start()) > 0
     }
 
-    /// Waits until no segment is being sealed, and keeps it so; `None` once the log is closed.
-    pub(crate) async fn hold_seals(self: &Rc<Self>) -> Option<SealsHeld<D, E>> {
-        let free = || (!self.state.borrow().sealing || self.is_closed()).then_some(());
-        self.moved.wait_for(free).await;
-        if self.is_closed() {
-            return None;
-        }
-        self.state.borrow_mut().sealing = true;
-        Some(SealsHeld(self.clone()))
+    /// The first segment that does not lie wholly below the log start. Order: while seals are held; segments below it only go
+    /// by the hand of who holds them, whatever is appended and rolled meanwhile.
+    pub(crate) fn first_to_stay(&self) -> Offset {
+        let state = self.state.borrow();
+        let below = state.count_below(self.ends.get().log_start());
+        state.segments.get(below).map_or(state.active().base, |first| first.base)
     }
 
-    /// Makes the file of the active segment if every older one is about to go, so that a name is left.
-    pub(crate) async fn keep_a_name(&self) -> Result<(), StoreError> {
+    /// Makes sure that `first`, the first segment that stays, has a file: its name says where the log goes on.
+    pub(crate) async fn keep_a_name(&self, first: Offset) -> Result<Kept, StoreError> {
+        if self.shared.mutant.lacks(Rule::NameNotKept) {
+            return Ok(Kept::Yes);
+        }
         let base = {
             let mut state = self.state.borrow_mut();
-            let below = state.count_below(self.ends.get().log_start());
-            let is_last = below + 1 == state.segments.len();
-            if !is_last || state.active().has_file || !self.lane.hold() {
-                return Ok(());
+            let Some(first) = state.segment(first) else { return Ok(Kept::NotYet) };
+            // One byte of it that is durable proves its name; one that was made for its name has none.
+            if first.is_named || first.base < state.durable_at.offset {
+                return Ok(Kept::Yes);
+            }
+            let is_active = first.base == state.active().base;
+            // A group that makes the file is on its way, or one failed to.
+            if first.has_file || !is_active || !self.lane.hold() {
+                return Ok(Kept::NotYet);
             }
             state.active_mut().has_file = true;
             state.active().base
         };
-        let created = self.create_file(base).await;
-        if let Err(error) = &created {
-            // Appends meanwhile were told that the file is there.
-            let mut state = self.state.borrow_mut();
-            if state.groups.is_empty() && state.active().base == base {
-                state.active_mut().has_file = false;
-            } else {
-                drop(state);
-                self.fail_for(error);
-            }
+        let made = self.make_file(base).await;
+        if made.is_ok()
+            && let Some(segment) = self.state.borrow_mut().segment_mut(base)
+        {
+            segment.is_named = true;
         }
         self.lane.release();
         if let Some(inner) = self.this.upgrade() {
             self.moved.notify();
             self.shared.durability.request(inner);
         }
-        created
+        made.map(|()| Kept::Yes)
     }
 
-    async fn create_file(&self, base: Offset) -> Result<(), StoreError> {
+    /// Makes the file of the active segment, which counts as there already. Order: while the lane is held.
+    async fn make_file(&self, base: Offset) -> Result<(), StoreError> {
         let path = small_file::join(&self.directory, &segment_name(base, Suffix::Log));
         let key = self.segment_key(base);
-        let file = self.shared.files.get(&self.directory, key, OpenMode::CreateNew).await;
-        let file = file.at(&path)?;
-        file.full_sync().await.at(&path)?;
-        self.shared.disk.sync_dir(&self.directory).await.at(&self.directory)
+        let created = self.shared.files.get(&self.directory, key, OpenMode::CreateNew).await;
+        let file = match created {
+            Ok(file) => file,
+            Err(error) => {
+                // Appends meanwhile were told that the file is there.
+                let mut state = self.state.borrow_mut();
+                if state.groups.is_empty() && state.active().base == base {
+                    state.active_mut().has_file = false;
+                } else {
+                    drop(state);
+                    self.fail(LogFailure::from_disk(IoStage::Open, &error));
+                }
+                return Err(error).at(&path);
+            }
+        };
+        // The next group opens this file and syncs no directory: a name that did not become lasting here never would.
+        let synced = file.full_sync().await.inspect_err(|error| {
+            self.fail(LogFailure::from_disk(IoStage::Sync, error));
+        });
+        synced.at(&path)?;
+        let synced = self.shared.files.sync_dir(&self.directory).await.inspect_err(|error| {
+            self.fail(LogFailure::from_disk(IoStage::SyncDirectory, error));
+        });
+        synced.at(&self.directory)
     }
 
     /// Makes sure that the producer state is on disk that the segments below the start lead to, so that an idempotent producer
-    /// is recognised though its records are gone. False where that has to wait: nothing may be removed yet.
-    pub(crate) async fn keep_producers(&self) -> Result<bool, StoreError> {
+    /// is recognised though its records are gone. They end where `first` begins.
+    pub(crate) async fn keep_producers(&self, first: Offset) -> Result<Kept, StoreError> {
+        if self.shared.mutant.lacks(Rule::ProducersNotKept) {
+            return Ok(Kept::Yes);
+        }
         let (at, snapshot) = {
             let state = self.state.borrow();
-            let below = state.count_below(self.ends.get().log_start());
-            let last = below.checked_sub(1).and_then(|last| state.segments.get(last));
-            let Some(last) = last else { return Ok(true) };
+            let last = state.segments.iter().take_while(|segment| segment.base < first).last();
+            let Some(last) = last else { return Ok(Kept::Yes) };
             if state.has_snapshot_for(last.end) {
-                return Ok(true);
+                return Ok(Kept::Yes);
             }
             (last.end, last.snapshot_at_end.clone())
         };
         let Some(snapshot) = snapshot else {
             // Rolled in an earlier life and not sealed there: only the state of the log end is known now.
             self.snapshot_now().await?;
-            return Ok(self.state.borrow().has_snapshot_for(at));
+            let is_there = self.state.borrow().has_snapshot_for(at);
+            return Ok(if is_there { Kept::Yes } else { Kept::NotYet });
         };
         let name = segment_name(at, Suffix::Snapshot);
         small_file::replace(&self.shared.disk, &self.directory, &name, &snapshot)
@@ -203,13 +218,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             .at(&small_file::join(&self.directory, &name))?;
         let mut state = self.state.borrow_mut();
         state.snapshot_at = state.snapshot_at.max(Some(at));
-        Ok(true)
+        Ok(Kept::Yes)
     }
 
-    /// Takes the segments below the log start off the list. From here on no checkpoint points at them.
-    pub(crate) fn take_segments_below(&self) -> Vec<Segment> {
+    /// Takes the segments below `first` off the list. From here on no checkpoint points at them.
+    pub(crate) fn take_segments_below(&self, first: Offset) -> Vec<Segment> {
         let mut state = self.state.borrow_mut();
-        let below = state.count_below(self.ends.get().log_start());
+        let below = state.segments.partition_point(|segment| segment.base < first);
         state.segments.drain(..below).collect()
     }
 

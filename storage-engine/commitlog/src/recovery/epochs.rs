@@ -51,13 +51,6 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         self.looked.read(disk, self.directory, EPOCH_FILE, EPOCH_FILE_BYTES_MAX).await
     }
 
-    /// Whether the file says something though the log holds nothing.
-    pub(super) async fn has_epochs_on_disk(&self) -> Result<bool, OpenError> {
-        let path = small_file::join(self.directory, EPOCH_FILE);
-        let file = self.read_epochs().await.at(&path)?;
-        Ok(file.is_some_and(|bytes| EpochTable::decode(&bytes) != Ok(EpochTable::new())))
-    }
-
     /// Rebuilds the table if the last batch below the scan speaks against it, or the metadata does. Says whether it changed.
     pub(super) async fn hold_epochs_against_batches(
         &self,

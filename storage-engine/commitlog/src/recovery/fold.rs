@@ -12,7 +12,7 @@ use crate::executor::Executor;
 use crate::files::{Suffix, segment_name};
 use crate::index::{INDEX_ENTRIES_MAX, OFFSET_ENTRY_BYTES, SegmentIndex};
 use crate::log::Damage;
-use crate::recovery::{Listing, Plan, Recovery, RecoveryReport, note};
+use crate::recovery::{Listing, Noted, Plan, Recovery, RecoveryReport, note};
 use crate::small_file;
 use crate::stream::{FoundBatch, SegmentStream};
 use crate::walk::{SegmentWalk, Stretch};
@@ -107,8 +107,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                     Stretch::Batch { .. } | Stretch::ZeroTail { .. } => {}
                     Stretch::Damage { damage: found, .. } => {
                         let found = Damage::of(log.base, found);
-                        tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
-                        note(damage, found);
+                        if note(damage, found.clone()) == Noted::Now {
+                            tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
+                        }
                     }
                 }
             }
@@ -117,8 +118,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 // Every byte is right, and the file ends too early.
                 let positions = limit..limit;
                 let missing = Damage { segment: log.base, positions, offsets: reached..end };
-                tracing::error!(log = %self.identity, ?missing, "record bytes are missing on disk");
-                note(damage, missing);
+                if note(damage, missing.clone()) == Noted::Now {
+                    tracing::error!(log = %self.identity, ?missing, "record bytes are missing on disk");
+                }
             }
             report.bytes_read += walk.bytes_read();
         }

@@ -147,6 +147,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             end: offset,
             bytes: position,
             has_file: true,
+            is_named: true,
             first_timestamp,
             memory: Some(Box::new(memory)),
             ..Segment::fresh(log.base, self.now)

@@ -23,6 +23,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         self.move_to_deleted(&inner.directory, log_id).await?;
         self.0.logs.borrow_mut().remove(&log_id);
         self.0.entries.borrow_mut().remove(&log_id);
+        self.0.tried.borrow_mut().remove(&log_id);
         self.0.shared.changed.set(true);
         Ok(())
     }

@@ -10,7 +10,7 @@ use super::Store;
 use crate::disk::Disk;
 use crate::error::{ReadError, StoreError, TrimError};
 use crate::executor::Executor;
-use crate::log::{Log, RemovalReason, RemovedSegment, RetentionPolicy};
+use crate::log::{Kept, Log, RemovalReason, RemovedSegment, RetentionPolicy};
 use crate::mutant::Rule;
 
 /// A file of a segment goes once so many checkpoints in a row have left it behind: one a copy.
@@ -112,15 +112,17 @@ impl<D: Disk, E: Executor> Store<D, E> {
     ) -> Result<Vec<RemovedSegment>, StoreError> {
         let inner = &log.0;
         let _busy = inner.busy();
-        inner.keep_a_name().await?;
-        if !inner.keep_producers().await? {
+        let first = inner.first_to_stay();
+        let kept = (inner.keep_a_name(first).await?, inner.keep_producers(first).await?);
+        if kept != (Kept::Yes, Kept::Yes) {
             return Ok(Vec::new());
         }
-        let segments = inner.take_segments_below();
+        let segments = inner.take_segments_below(first);
         if segments.is_empty() && inner.state.borrow().left.is_empty() {
             return Ok(Vec::new());
         }
-        for _ in 0..CHECKPOINTS_BEFORE_REMOVAL {
+        let is_hasty = self.0.shared.mutant.lacks(Rule::OneCheckpointBeforeRemoval);
+        for _ in 0..if is_hasty { 1 } else { CHECKPOINTS_BEFORE_REMOVAL } {
             let written = self.checkpoint(now).await;
             if written.is_err() || !inner.is_checkpointed_past(&segments) {
                 inner.put_segments_back(segments);

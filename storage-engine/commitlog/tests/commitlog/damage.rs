@@ -237,3 +237,32 @@ fn a_batch_whose_base_offset_rots_is_refused_listed_and_never_served_as_another(
         assert!(bytes == world.model[at], "batch {at}");
     }
 }
+
+#[test]
+fn damage_that_recovery_comes_across_is_remembered_up_to_a_bound() {
+    let mut world = World::new(Settings::default());
+    for _ in 0..2_400 {
+        world.append(&batch(Codec::None, NOW.0, 1, 10));
+    }
+    world.sync();
+    let stopped = world.stop();
+    for name in stopped.disk.names(DIRECTORY) {
+        let path = format!("{DIRECTORY}/{name}");
+        if name.ends_with(".snapshot") {
+            // So that the batches are looked at.
+            stopped.disk.delete(&path);
+        } else if name.ends_with(".log") {
+            let batch_bytes = stopped.model[0].len();
+            stopped.disk.edit(&path, |bytes| {
+                bytes.chunks_mut(2 * batch_bytes).for_each(|two| two[batch_bytes - 1] ^= 1);
+            });
+        }
+    }
+    let world = stopped.start();
+    let damage = world.store.damage();
+    assert_eq!(damage.len(), 1024);
+    assert_eq!(damage[1].offsets, Offset(2)..Offset(3));
+    // What is not remembered is refused all the same.
+    assert!(matches!(world.read_at(Offset(2_398), 1), Err(ReadError::Damaged { .. })));
+    assert!(world.read_at(Offset(2_399), 1).is_ok());
+}

@@ -1,9 +1,12 @@
 //! Records that go: the log start moves, segments below it are removed, and both survive a crash.
 
-use commitlog::{LogOptions, ReadError, RemovalReason, RetentionPolicy, TrimError};
+use commitlog::{
+    AppendError, CheckpointMap, DiskError, IoStage, LogFailure, LogOptions, ReadError, RefusedOpen,
+    RemovalReason, RetentionPolicy, TrimError,
+};
 use record::{BatchHeader, Codec, LeaderEpoch, Offset, Timestamp};
 
-use crate::support::world::{NOW, Settings, World, batch};
+use crate::support::world::{DIRECTORY, NOW, Settings, TOPIC, World, batch, identity};
 
 /// A log of `count` batches of ten records, each in a segment of its own, but the last.
 fn world(count: usize) -> World {
@@ -206,4 +209,173 @@ fn epochs_that_ended_below_the_start_go() {
     remove_below(&world);
     assert_eq!(bases(&world), [20]);
     assert_eq!((end_of(&world, 0), end_of(&world, 3)), (25, 30));
+}
+
+/// A log of one batch of ten records whose segment was closed for its age: the next one has no file yet.
+fn idle_and_rolled() -> World {
+    let world = world(1);
+    let later = Timestamp(NOW.0 + LogOptions::default().segment_ms + 1);
+    retain(&world, RetentionPolicy::default(), later);
+    world.settle();
+    assert_eq!((world.log.segment_count(), bases(&world)), (2, vec![0]));
+    world
+}
+
+/// Appends a batch; the log judges whether it becomes durable.
+fn append_one(world: &World) -> Result<(), LogFailure> {
+    let bytes = batch(Codec::None, NOW.0, 10, 50);
+    let header = BatchHeader::parse(&bytes).unwrap();
+    match world.log.append(NOW, LeaderEpoch(0), &header, &bytes) {
+        Ok(appended) => world.executor.run(world.log.durable_through(appended.last_offset)),
+        Err(AppendError::ReadOnly { failure }) => Err(failure),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn the_last_name_of_a_log_stays_where_the_next_file_could_not_be_made() {
+    let world = idle_and_rolled();
+    let known = world.fold.borrow().clone();
+    world.disk.fail_creates_of(".log", DiskError::Io { errno: 5 });
+    let failure = LogFailure::Io { stage: IoStage::Open, errno: 5 };
+    assert_eq!(append_one(&world), Err(failure));
+    // Records may be deleted by request all the same; their file is the only one that says where the log goes on.
+    assert_eq!(raise(&world, 10), Ok(Offset(10)));
+    assert_eq!(remove_below(&world), []);
+    assert_eq!(bases(&world), [0]);
+    let world = world.crash();
+    assert_eq!(*world.fold.borrow(), known);
+    for copy in world.disk.names("checkpoints") {
+        world.disk.delete(&format!("checkpoints/{copy}"));
+    }
+    let world = world.crash();
+    assert_eq!(world.log.ends().accepted(), Offset(10));
+    assert_eq!(*world.fold.borrow(), known);
+}
+
+#[test]
+fn a_log_without_a_segment_file_goes_on_with_its_producers() {
+    let world = world(4);
+    let known = world.fold.borrow().clone();
+    let policy = RetentionPolicy { age_ms_max: Some(1_000), bytes_max: None };
+    assert_eq!(retain(&world, policy, Timestamp(NOW.0 + 1_000_000)).len(), 4);
+    world.disk.delete(&format!("{DIRECTORY}/{:020}.log", 40));
+    let world = world.crash();
+    assert_eq!((bases(&world), world.log.ends().accepted()), (vec![], Offset(40)));
+    assert_eq!(*world.fold.borrow(), known);
+    // Without a checkpoint the snapshot says how far the log came: no offset is given out twice.
+    for copy in world.disk.names("checkpoints") {
+        world.disk.delete(&format!("checkpoints/{copy}"));
+    }
+    let mut world = world.crash();
+    assert_eq!(
+        (world.log.ends().accepted(), world.log.ends().log_start()),
+        (Offset(40), Offset(40))
+    );
+    assert_eq!(*world.fold.borrow(), known);
+    world.fill(2, 10, 50);
+    world.settle();
+    verify(&world.crash(), 40);
+}
+
+/// Removes all records while directories fail `count` times to be synced, once the next file was made.
+fn make_a_name(count: usize, error: DiskError) -> World {
+    let world = idle_and_rolled();
+    raise(&world, 10).unwrap();
+    world.disk.fail_dir_syncs_after_create(count, error);
+    let removed = world.executor.run(world.store.remove_below_start(&world.log, NOW));
+    assert_eq!(removed.is_ok(), world.log.failure().is_none(), "{removed:?}");
+    world
+}
+
+#[test]
+fn a_name_that_is_made_lasting_at_the_second_try_to_open_its_directory_is_a_name() {
+    let world = make_a_name(1, DiskError::TooManyFiles { errno: 24 });
+    assert_eq!((world.log.failure(), bases(&world)), (None, vec![10]));
+    assert_eq!(append_one(&world), Ok(()));
+    assert_eq!(world.crash().log.ends().accepted(), Offset(20));
+}
+
+#[test]
+fn a_name_that_is_not_lasting_ends_appends_as_any_failed_sync_does() {
+    let world = make_a_name(usize::MAX, DiskError::Io { errno: 5 });
+    let failure = LogFailure::Io { stage: IoStage::SyncDirectory, errno: 5 };
+    assert_eq!((world.log.failure(), append_one(&world)), (Some(failure), Err(failure)));
+    assert_eq!(bases(&world), [0, 10], "nothing went");
+    assert_eq!(world.crash().log.ends().accepted(), Offset(10));
+}
+
+#[test]
+fn a_log_whose_new_name_met_too_many_open_files_takes_records_again_later() {
+    let world = make_a_name(usize::MAX, DiskError::TooManyFiles { errno: 24 });
+    let reason = RefusedOpen::TooManyFiles;
+    assert_eq!(world.log.failure(), Some(LogFailure::Refused { reason, errno: 24 }));
+    world.disk.fail_dir_syncs_after_create(0, DiskError::NotFound);
+    let World { executor, store, log, fold, settings, .. } = &world;
+    executor.run(store.release_log(log)).unwrap();
+    let opened = store.open_log(identity(TOPIC), settings.options, fold.clone(), NOW);
+    let (log, _) = executor.run(opened).unwrap();
+    let world = World { log, ..world };
+    assert_eq!(append_one(&world), Ok(()));
+    assert_eq!(world.crash().log.ends().accepted(), Offset(20));
+}
+
+#[test]
+fn a_checkpoint_says_of_a_segment_when_its_own_first_record_was() {
+    let options = LogOptions { segment_bytes: 1_000, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, ..Settings::default() });
+    world.append(&batch(Codec::None, NOW.0 + 7, 10, 50));
+    // The next segment's bytes are on their way for as long as it takes the first one to be sealed.
+    world.disk.hold_writes_of(&format!("{:020}.log", 10));
+    world.append(&batch(Codec::None, NOW.0 + 5_000, 10, 50));
+    let is_sealed = || (!world.files(".index").is_empty()).then_some(());
+    world.executor.run(futures_lite::future::poll_fn(|_| match is_sealed() {
+        Some(()) => std::task::Poll::Ready(()),
+        None => std::task::Poll::Pending,
+    }));
+    for _ in 0..20 {
+        world.executor.run(futures_lite::future::yield_now());
+    }
+    world.checkpoint();
+    let (map, _) = world.executor.run(CheckpointMap::load(&world.disk)).unwrap();
+    let entry = map.get(&world.log.identity().topic_partition()).unwrap();
+    assert_eq!((entry.segment, entry.end), (Offset(0), Offset(10)));
+    assert_eq!(entry.first_timestamp, Timestamp(NOW.0 + 16));
+    world.disk.hold_writes_of("");
+    world.sync();
+}
+
+/// A segment is sealed that has no index of its front; after so many steps a reader finds that out as well. Retention follows.
+fn retain_after_a_reader_met_a_seal(steps_before_reader: usize) {
+    let options = LogOptions { segment_bytes: 8 << 20, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, ..Settings::default() });
+    let large = batch(Codec::None, NOW.0, 2, 500_000);
+    for _ in 0..7 {
+        world.append(&large);
+    }
+    world.sync();
+    let stopped = world.stop();
+    // As a clean stop long before leaves it: nothing wrong, and nothing said of the last six megabytes.
+    stopped.disk.edit(&format!("{DIRECTORY}/{:020}.index", 0), |bytes| bytes.truncate(8));
+    let mut world = stopped.start();
+    let late = NOW.0 + 1_000_000;
+    world.append_synced(&batch(Codec::None, late, 1, 100));
+    world.append_synced(&batch(Codec::None, late, 4, 500_000));
+    for _ in 0..steps_before_reader {
+        world.executor.run(futures_lite::future::yield_now());
+    }
+    world.read_at(Offset(13), 1).unwrap();
+    world.settle();
+    assert_eq!((world.log.segment_count(), world.files(".snapshot").len()), (2, 2), "sealed");
+    world.log.set_high_watermark(world.log.ends().durable());
+    let policy = RetentionPolicy { age_ms_max: Some(1_000), bytes_max: None };
+    assert_eq!(retain(&world, policy, Timestamp(late + 900)), [], "{steps_before_reader}");
+    let times = world.disk.edit(&format!("{DIRECTORY}/{:020}.timeindex", 0), |bytes| bytes.clone());
+    let newest = times.as_chunks::<12>().0.last().unwrap()[..8].to_vec();
+    assert_eq!(newest, late.to_be_bytes(), "{steps_before_reader}: what is on disk");
+}
+
+#[test]
+fn an_index_made_again_while_its_segment_is_sealed_does_not_age_the_segment() {
+    (0..60).step_by(4).for_each(retain_after_a_reader_met_a_seal);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use commitlog::StartKind;
 
 use super::start::{self, Node, StartError};
-use super::{Ending, FaultPlan, LifePlan, World, verify, work};
+use super::{Ending, FaultPlan, LifePlan, World, trim, verify, work};
 use crate::disk::{Faults, SimDisk};
 use crate::prng::OneIn;
 use crate::verdict::{Verdict, broken};
@@ -61,6 +61,10 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     }
     settle(&world, &node).await?;
     verify::everything(&world, &node, plan).await?;
+    if plan.is_last {
+        trim::goes_in_the_end(&world, &node).await?;
+        verify::everything(&world, &node, plan).await?;
+    }
     stop(&world, &disk, node).await
 }
 

@@ -391,6 +391,7 @@ fn live_all(world: &Rc<World>, mut disk: SimDisk) -> Result<(), Violation> {
         world.executor.drop_tasks();
         let seen = disk.stats();
         world.count(|stats| stats.disk = seen);
+        trim::names_are_kept(world, &disk)?;
         tamper::between_lives(world, &disk)?;
         disk = disk.restart();
         world.executor.drop_tasks();

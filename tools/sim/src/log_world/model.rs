@@ -290,10 +290,9 @@ mod tests {
         log.acknowledge(second.last);
         assert_eq!(property(log.recovered(second.base)), Some("acknowledged records survive"));
         assert_eq!(property(log.recovered(end + 1)), Some("nothing is invented"));
-        let long = log.batches.iter().find(|batch| batch.last > batch.base).cloned();
-        if let Some(long) = long.filter(|batch| batch.base >= second.last) {
-            assert_eq!(property(log.recovered(long.last)), Some("whole batches only"));
-        }
+        let mut above = log.batches.iter().filter(|batch| batch.base > second.last);
+        let long = above.find(|batch| batch.last > batch.base).unwrap().last;
+        assert_eq!(property(log.recovered(long)), Some("whole batches only"));
         assert_eq!(log.recovered(log.batches[2].last + 1), Ok(()));
         assert_eq!(log.acked_end, log.end());
         assert_eq!(log.batches.len(), 3);

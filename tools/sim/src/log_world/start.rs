@@ -189,7 +189,10 @@ async fn open_log(
     let remembered =
         ProducersOptions { mutant: world.mutant.leader, ..ProducersOptions::default() };
     let producers = Rc::new(RefCell::new(Producers::new(remembered)));
-    let opened = store.open_log(identity, options, producers.clone(), world.now()).await;
+    // The metadata knows of no later leadership than this one, which has appended nothing yet.
+    let newest = LeaderEpoch(plan.index);
+    let opened =
+        store.open_log_under(newest, identity, options, producers.clone(), world.now()).await;
     let (opened, report) = opened.map_err(refused)?;
     let end = opened.ends().accepted();
     world.trace.note("recovered", &log.directory(), [end.0.unsigned_abs(), report.bytes_read]);
@@ -202,7 +205,7 @@ async fn open_log(
     }
     drop(model);
     opened.check();
-    Ok(Replica::lead(world, index, opened, producers, LeaderEpoch(plan.index)))
+    Ok(Replica::lead(world, index, opened, producers, newest))
 }
 
 /// Every present shard says what it has; then the files of vanished shards go.

@@ -10,11 +10,15 @@ use commitlog::{RetentionPolicy, TrimError};
 use record::{Offset, Timestamp};
 
 use super::replica::Replica;
-use super::start::SimStore;
+use super::start::{Node, SimStore};
 use super::work::pause;
 use super::{FaultPlan, LifePlan, World};
+use crate::disk::SimDisk;
 use crate::prng::OneIn;
 use crate::verdict::{Verdict, broken};
+
+/// Later than any record and any segment of a world by more than any policy allows.
+const LONG_AFTER: Timestamp = Timestamp(super::EPOCH_MS + 10 * 365 * 86_400_000);
 
 /// Trims the logs of one shard, now and then.
 pub(super) async fn run(
@@ -85,6 +89,53 @@ async fn retain(world: &World, store: &SimStore, replica: &Replica, plan: LifePl
         Err(_) if plan.faults != FaultPlan::None => {}
         Err(_) if replica.of().model.borrow().has_rot() => {}
         Err(error) => return broken("a healthy disk applies retention", error.to_string()),
+    }
+    Ok(())
+}
+
+/// What is left on the disk says where each log goes on, even if no checkpoint could be read: a name of one of its segments.
+pub(super) fn names_are_kept(world: &World, disk: &SimDisk) -> Verdict {
+    let files = disk.files();
+    for log in world.logs.iter().filter(|log| log.model.borrow().acked_end > 0) {
+        let directory = format!("{}/", log.directory());
+        let is_name = |path: &str| path.starts_with(&directory) && path.ends_with(".log");
+        if !files.iter().any(|(path, _)| is_name(path)) {
+            let detail = format!("{directory}: no segment file is left");
+            return broken("a name says where a log goes on", detail);
+        }
+    }
+    Ok(())
+}
+
+/// Nothing fails any more, nothing is appended, and time has passed: what the policy lets go has to be gone.
+pub(super) async fn goes_in_the_end(world: &World, node: &Node) -> Verdict {
+    let policy = world.config.trims.policy;
+    for replica in &node.replicas {
+        let store = &node.stores[world.shard_of(replica.index, node.stores.len())];
+        // Twice: a segment that was closed for its age by the first call may have to be sealed before it goes.
+        for _ in 0..2 {
+            let applied = store.apply_retention(&replica.log, policy, LONG_AFTER).await;
+            match applied {
+                Ok(removed) => world.count(|stats| stats.segments_removed += removed.len() as u64),
+                Err(_) if replica.of().model.borrow().has_rot() => return Ok(()),
+                Err(error) => return broken("a healthy disk applies retention", error.to_string()),
+            }
+        }
+        let model = replica.of().model.borrow();
+        let (log_start, end) = (replica.log.ends().log_start().0, model.end());
+        let must_all_go = policy.age_ms_max.is_some() || policy.bytes_max == Some(0);
+        let held_max = policy.bytes_max.map(|bytes| bytes + u64::from(world.config.segment_bytes));
+        let is_wrong = (must_all_go && (log_start != end || replica.log.segment_count() > 1))
+            || held_max.is_some_and(|held_max| model.held_bytes() > held_max);
+        if is_wrong && !model.has_rot() {
+            let detail = format!(
+                "{}: starts at {log_start} of {end}, {} bytes in {} segments, {policy:?}",
+                replica.of().directory(),
+                model.held_bytes(),
+                replica.log.segment_count(),
+            );
+            return broken("what policy lets go goes", detail);
+        }
     }
     Ok(())
 }

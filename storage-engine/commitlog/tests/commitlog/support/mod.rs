@@ -55,6 +55,11 @@ struct Tree {
     pub(crate) syncs: u64,
     fail_writes_of: Option<(String, DiskError)>,
     fail_syncs_of: Option<String>,
+    fail_creates_of: Option<(String, DiskError)>,
+    hold_writes_of: Option<String>,
+    /// How many syncs of its directory fail once a segment file was made, and how.
+    dir_syncs_after_create: Option<(usize, DiskError)>,
+    is_created: bool,
     open_files: usize,
     open_files_max: Option<usize>,
 }
@@ -87,6 +92,9 @@ impl MemoryDisk {
         tree.nodes = tree.durable.clone();
         tree.fail_writes_of = None;
         tree.fail_syncs_of = None;
+        tree.fail_creates_of = None;
+        tree.hold_writes_of = None;
+        tree.dir_syncs_after_create = None;
         for node in tree.nodes.values() {
             if let Node::File(inode) = node {
                 let mut inode = inode.borrow_mut();
@@ -148,6 +156,22 @@ impl MemoryDisk {
         self.0.borrow_mut().open_files_max = Some(open_files_max);
     }
 
+    pub(crate) fn fail_creates_of(&self, suffix: &str, error: DiskError) {
+        self.0.borrow_mut().fail_creates_of = Some((suffix.to_owned(), error));
+    }
+
+    /// Writes to such a file do not end; the empty suffix holds none.
+    pub(crate) fn hold_writes_of(&self, suffix: &str) {
+        self.0.borrow_mut().hold_writes_of = Some(suffix.to_owned()).filter(|one| !one.is_empty());
+    }
+
+    /// Once the next segment file was made, so many syncs of directories fail.
+    pub(crate) fn fail_dir_syncs_after_create(&self, count: usize, error: DiskError) {
+        let mut tree = self.0.borrow_mut();
+        tree.dir_syncs_after_create = Some((count, error));
+        tree.is_created = false;
+    }
+
     pub(crate) fn fail_syncs_of(&self, suffix: &str) {
         self.0.borrow_mut().fail_syncs_of = Some(suffix.to_owned());
     }
@@ -159,6 +183,13 @@ impl DiskFile for MemoryFile {
 
     async fn write_rc_at(&self, buffer: Rc<MemoryBuffer>, position: u64) -> DiskResult<()> {
         yield_once().await;
+        let is_held = || {
+            let tree = self.tree.borrow();
+            tree.hold_writes_of.as_ref().is_some_and(|suffix| self.path.ends_with(suffix.as_str()))
+        };
+        while is_held() {
+            yield_once().await;
+        }
         if let Some((suffix, error)) = &self.tree.borrow().fail_writes_of
             && self.path.ends_with(suffix.as_str())
         {
@@ -245,6 +276,12 @@ impl Disk for MemoryDisk {
                 if !up.is_empty() && !tree.nodes.contains_key(&up) {
                     return Err(DiskError::NotFound);
                 }
+                if let Some((suffix, error)) = &tree.fail_creates_of
+                    && path.ends_with(suffix.as_str())
+                {
+                    return Err(error.clone());
+                }
+                tree.is_created |= path.ends_with(".log");
                 let inode = InodeRef::default();
                 tree.nodes.insert(path.to_owned(), Node::File(inode.clone()));
                 inode
@@ -324,6 +361,14 @@ impl Disk for MemoryDisk {
         let mut tree = self.0.borrow_mut();
         if tree.open_files_max.is_some_and(|open_files_max| tree.open_files >= open_files_max) {
             return Err(DiskError::TooManyFiles { errno: 24 });
+        }
+        let is_created = tree.is_created;
+        if let Some((count, error)) = &mut tree.dir_syncs_after_create
+            && is_created
+            && *count > 0
+        {
+            *count -= 1;
+            return Err(error.clone());
         }
         let here = |name: &String| parent(name) == path && !name.is_empty();
         let old: Vec<String> = tree.durable.keys().filter(|name| here(name)).cloned().collect();
