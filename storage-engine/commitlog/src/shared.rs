@@ -58,6 +58,9 @@ pub(crate) struct Shared<D: Disk, E: Executor> {
     /// Moves whenever some of them became durable or were given up; `room` says so.
     pub(crate) drained: Cell<u64>,
     pub(crate) room: Event,
+    /// Somebody decompresses with a large window.
+    pub(crate) large_window: Cell<bool>,
+    pub(crate) large_window_free: Event,
     /// Something that a checkpoint holds has moved since the last one.
     pub(crate) changed: Cell<bool>,
     /// Bytes made durable since the last checkpoint.

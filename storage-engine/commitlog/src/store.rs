@@ -157,6 +157,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
             pending_bytes: Cell::new(0),
             drained: Cell::new(0),
             room: Event::default(),
+            large_window: Cell::new(false),
+            large_window_free: Event::default(),
             changed: Cell::new(false),
             bytes_since_checkpoint: Cell::new(0),
             disk,

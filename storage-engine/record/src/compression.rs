@@ -18,8 +18,13 @@ use core::fmt;
 pub(crate) use decoder::{Decoder, Progress};
 pub use decoder::{Workspace, decompress};
 pub use encoder::compress;
+pub use zstd::Windows;
 
 use crate::codec::DecodeError;
+
+/// The most bytes that the records of one batch may become, by any option: Kafka's largest value of
+/// `max.decompressed.message.bytes`. What reads batches that are held must get through as many.
+pub const DECOMPRESSED_BYTES_MAX: u32 = 2_147_483_639;
 
 /// How the records of a batch are compressed; the value is the attribute bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -103,6 +108,15 @@ pub enum DecompressError {
         stored: u32,
         /// The one of the bytes.
         computed: u32,
+    },
+    /// Decoding needs a window of more than 8 MiB, and that was not allowed. Nothing is wrong with the data as far as it was read:
+    /// it may be tried again with [`Windows::Large`].
+    #[error("{codec} data at byte {at}: a frame needs a window of more than 8 MiB")]
+    LargeWindow {
+        /// The format.
+        codec: Codec,
+        /// Where decoding stood.
+        at: usize,
     },
     /// More output than the bound allows.
     #[error("{codec} data expands beyond {output_bytes_max} bytes")]

@@ -25,7 +25,9 @@ mod validate;
 
 pub use batch::{BatchError, BatchHeader, BatchView, Batches, Found};
 pub use builder::{BatchBuilder, Marker, MarkerKind, NewRecord, Producer, with_timestamps};
-pub use compression::{Codec, DecompressError, Workspace, compress, decompress};
+pub use compression::{
+    Codec, DECOMPRESSED_BYTES_MAX, DecompressError, Windows, Workspace, compress, decompress,
+};
 pub use crc::{Crc, crc32c};
 pub use epoch::{EpochEnd, EpochEntry, EpochFileError, EpochTable};
 pub use fold::{Fold, ProducerBatch, ProducerSnapshotEntry};

@@ -158,7 +158,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         name: "max.decompressed.message.bytes",
         kind: ConfigType::Int,
         default: "2147483639",
-        allowed: Allowed::Range(1, 2_147_483_639),
+        allowed: Allowed::Range(1, record::DECOMPRESSED_BYTES_MAX as i64),
         broker_synonyms: &["max.decompressed.message.bytes"],
         built: Built::Now,
         doc: "Largest batch after decompression, in bytes.",

@@ -3,7 +3,7 @@
 //! Owns the order of RB-3 as far as it concerns the bytes, the polite pauses while they are checked, and the words of a refusal. It
 //! looks at no state of the partition: the leader core does.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -14,12 +14,14 @@ use partition::{Acks, Attempt};
 use record::batch::TimestampType;
 use record::{
     BatchError, BatchHeader, BatchRefusal, Codec, DecompressError, NullKeys, RecordFaultKind,
-    RecordFaults, Step, Summary, Timestamp, ValidateOptions, Validator, Workspace, with_timestamps,
+    RecordFaults, Step, Summary, Timestamp, ValidateOptions, Validator, Windows, Workspace,
+    with_timestamps,
 };
 
 use crate::calls::ZstdAllowed;
 use crate::platform::Platform;
 use crate::refusal::{ProduceRefusal, RefusedRecord};
+use crate::sync::Event;
 
 /// Work between two polite pauses.
 const STEP_NS: u32 = 20_000;
@@ -101,18 +103,49 @@ impl BatchRules {
 
 /// Memory for decompression, shared by the partitions of a core.
 #[derive(Debug, Clone, Default)]
-pub struct Workspaces(Rc<RefCell<Vec<Workspace>>>);
+pub struct Workspaces(Rc<Kept>);
+
+#[derive(Debug, Default)]
+struct Kept {
+    workspaces: RefCell<Vec<Workspace>>,
+    /// Somebody decompresses with a large window.
+    large_window: Cell<bool>,
+    large_window_free: Rc<Event>,
+}
+
+/// The one batch of a core that is decompressed with a large window, until it is dropped: five kilobytes would else take 128 MiB
+/// on each connection that sends them.
+#[derive(Debug)]
+struct LargeWindow<'a>(&'a Kept);
 
 impl Workspaces {
     fn take(&self) -> Workspace {
-        self.0.borrow_mut().pop().unwrap_or_default()
+        self.0.workspaces.borrow_mut().pop().unwrap_or_default()
     }
 
-    fn give_back(&self, workspace: Workspace) {
-        let mut kept = self.0.borrow_mut();
+    fn give_back(&self, mut workspace: Workspace) {
+        workspace.shed();
+        let mut kept = self.0.workspaces.borrow_mut();
         if kept.len() < WORKSPACES_MAX {
             kept.push(workspace);
         }
+    }
+
+    async fn large_window(&self) -> LargeWindow<'_> {
+        loop {
+            let freed = self.0.large_window_free.listen();
+            if !self.0.large_window.replace(true) {
+                return LargeWindow(&self.0);
+            }
+            freed.await;
+        }
+    }
+}
+
+impl Drop for LargeWindow<'_> {
+    fn drop(&mut self) {
+        self.0.large_window.set(false);
+        self.0.large_window_free.notify();
     }
 }
 
@@ -159,9 +192,22 @@ pub async fn admit(
         return Err(invalid(&"a Produce carries exactly one batch, this one none"));
     }
     let mut workspace = workspaces.take();
-    let judged = judge(executor, &mut workspace, records, terms, &rules.options(now)).await;
+    let options = rules.options(now);
+    let mut judged = judge(executor, &mut workspace, records, terms, &options).await;
+    if let Ok(Judged::NeedsLargeWindow) = judged {
+        // What it holds by now would be held by everybody who waits.
+        drop(workspace);
+        let _turn = workspaces.large_window().await;
+        workspace = workspaces.take();
+        workspace.allow(Windows::Large);
+        judged = judge(executor, &mut workspace, records, terms, &options).await;
+        workspace.shed();
+    }
     workspaces.give_back(workspace);
-    let summary = judged?;
+    let summary = match judged? {
+        Judged::Sound(summary) => summary,
+        Judged::NeedsLargeWindow => return Err(invalid(&"a frame's window is too large")),
+    };
     if records.len() > rules.segment_bytes {
         let (bytes, maximum) = (records.len(), rules.segment_bytes);
         return Err(ProduceRefusal::LargerThanSegment { bytes, maximum });
@@ -170,22 +216,34 @@ pub async fn admit(
     Ok(Admitted { header, batch: records.clone() })
 }
 
+/// What became of a look at a batch.
+#[derive(Debug)]
+enum Judged {
+    Sound(Summary),
+    /// A frame needs a large window, and the workspace allows none.
+    NeedsLargeWindow,
+}
+
 async fn judge(
     executor: &impl Executor,
     workspace: &mut Workspace,
     records: &Bytes,
     terms: &Terms,
     options: &ValidateOptions,
-) -> Result<Summary, ProduceRefusal> {
+) -> Result<Judged, ProduceRefusal> {
     let mut validator = Validator::new(records, options, workspace)?;
     // Before anything is decompressed: what a version cannot carry is refused as that.
     if terms.zstd == ZstdAllowed::No && is_zstd(records) {
         return Err(ProduceRefusal::UnsupportedCompression);
     }
     loop {
-        match validator.step(STEP_NS)? {
-            Step::Done(summary) => return Ok(summary),
-            Step::More => executor.yield_if_needed().await,
+        match validator.step(STEP_NS) {
+            Ok(Step::Done(summary)) => return Ok(Judged::Sound(summary)),
+            Ok(Step::More) => executor.yield_if_needed().await,
+            Err(BatchRefusal::Data(DecompressError::LargeWindow { .. })) => {
+                return Ok(Judged::NeedsLargeWindow);
+            }
+            Err(refusal) => return Err(refusal.into()),
         }
     }
 }
@@ -337,6 +395,43 @@ mod tests {
             assert_eq!(admitted.attempt().base_sequence, 4);
             assert_eq!(admitted.attempt().last_offset_delta, 1);
         }
+    }
+
+    /// A batch of one record of zeros, in a zstd frame with a window of 128 MiB.
+    fn in_a_large_window() -> Vec<u8> {
+        let plain = batch(Codec::None, &[0; 1000], &[0]);
+        let header = BatchHeader::parse(&plain).expect("a batch");
+        let content = after_header(&plain);
+        // No content size, no checksum; one raw block, the last.
+        let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (27 - 10) << 3];
+        let head = (u32::try_from(content.len()).expect("small") << 3) | 1;
+        frame.extend_from_slice(&head.to_le_bytes()[..3]);
+        frame.extend_from_slice(content);
+        let length = header.length + 9;
+        let attributes = header.attributes.with_codec(Codec::Zstd);
+        let header = BatchHeader { length, attributes, ..header };
+        let mut bytes = [header.encode().to_vec(), frame].concat();
+        let crc = record::batch::crc_of(&bytes);
+        bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+        bytes
+    }
+
+    #[test]
+    fn one_batch_of_a_core_at_a_time_has_a_large_window() {
+        let bytes: Bytes = in_a_large_window().into();
+        let (timeout, deadline) = (Duration::ZERO, Duration::ZERO);
+        let terms = Terms { acks: None, timeout, deadline, zstd: ZstdAllowed::Yes };
+        let (workspaces, rules) = (Workspaces::default(), rules());
+        let another = block_on(workspaces.large_window());
+        let admit = |bytes| admit(&NoTasks, &workspaces, bytes, &terms, &rules, NOW);
+        let mut waiting = std::pin::pin!(admit(&bytes));
+        assert!(block_on(futures_lite::future::poll_once(&mut waiting)).is_none());
+        // Who needs none does not wait.
+        let small = Bytes::from(batch(Codec::Zstd, b"value", &[0]));
+        block_on(admit(&small)).expect("sound");
+        drop(another);
+        block_on(waiting).expect("sound");
+        block_on(admit(&bytes)).expect("nobody is at it any more");
     }
 
     #[test]

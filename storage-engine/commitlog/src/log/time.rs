@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use record::batch::HEADER_BYTES;
 use record::{
-    BatchHeader, FindError, FindStep, LeaderEpoch, Offset, RecordFinder, Timestamp, Wanted,
-    WantedTime, Workspace,
+    BatchHeader, DECOMPRESSED_BYTES_MAX, FindError, FindStep, LeaderEpoch, Offset, RecordFinder,
+    Timestamp, Wanted, WantedTime, Windows, Workspace,
 };
 
 use crate::disk::Disk;
@@ -21,12 +21,12 @@ use crate::log::segment::SegmentMax;
 use crate::log::{Log, LogInner};
 use crate::mutant::Rule;
 use crate::read_cache::{Extent, copy_out, cut};
-use crate::shared::IndexOrigin;
+use crate::shared::{IndexOrigin, Shared};
 
 /// A stretch of log looked through at once.
 const STRETCH_BYTES: u64 = 1 << 20;
-/// Bound on the records of one batch, decompressed: a second or so of work. Memory is one window of them.
-const RECORDS_BYTES_MAX: usize = 1 << 30;
+/// Bound on the records of one batch, decompressed: all that a topic's options can let in, or it could never be looked into.
+const RECORDS_BYTES_MAX: usize = DECOMPRESSED_BYTES_MAX as usize;
 /// Work between two polite pauses.
 const STEP_NS: u32 = 20_000;
 /// Bytes copied between two polite pauses.
@@ -367,7 +367,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 ReadError::Expands { range, bound }
             }
             // Right by its checksum and still no records: refused like any other damage.
-            FindError::Damaged => ReadError::Damaged { range: range.clone() },
+            FindError::Damaged | FindError::LargeWindow => {
+                ReadError::Damaged { range: range.clone() }
+            }
         };
         let executor = &self.shared.executor;
         let from = position - extent.position + HEADER_BYTES as u64;
@@ -380,19 +382,21 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             }
         }
         let mut workspace = Workspace::new();
-        let mut finder =
-            RecordFinder::new(header, &records, wanted, RECORDS_BYTES_MAX, &mut workspace)
-                .map_err(refused)?;
-        loop {
-            match finder.step(STEP_NS).map_err(refused)? {
-                FindStep::More => executor.yield_if_needed().await,
-                FindStep::Absent => return Ok(None),
-                FindStep::Found { offset, timestamp } => {
-                    let leader_epoch = header.partition_leader_epoch;
-                    return Ok(Some(TimestampedOffset { timestamp, offset, leader_epoch }));
-                }
+        let found = match find(executor, header, &records, wanted, &mut workspace).await {
+            Err(FindError::LargeWindow) => {
+                workspace.shed();
+                let _turn = LargeWindow::begin(&self.shared).await;
+                workspace.allow(Windows::Large);
+                find(executor, header, &records, wanted, &mut workspace).await
             }
-        }
+            found => found,
+        };
+        let leader_epoch = header.partition_leader_epoch;
+        Ok(found.map_err(refused)?.map(|(timestamp, offset)| TimestampedOffset {
+            timestamp,
+            offset,
+            leader_epoch,
+        }))
     }
 
     /// Checked batches from the one that holds `offset` on; `None` at `end` or the segment's.
@@ -415,6 +419,43 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             }
         }
         Ok(None)
+    }
+}
+
+/// Looks through the records of a batch: two seconds or so for the largest, and memory for one window.
+async fn find(
+    executor: &impl Executor,
+    header: &BatchHeader,
+    records: &[u8],
+    wanted: Wanted,
+    workspace: &mut Workspace,
+) -> Result<Option<(Timestamp, Offset)>, FindError> {
+    let mut finder = RecordFinder::new(header, records, wanted, RECORDS_BYTES_MAX, workspace)?;
+    loop {
+        match finder.step(STEP_NS)? {
+            FindStep::More => executor.yield_if_needed().await,
+            FindStep::Absent => return Ok(None),
+            FindStep::Found { offset, timestamp } => return Ok(Some((timestamp, offset))),
+        }
+    }
+}
+
+/// The one look-up of a core that decompresses with a large window, until it is dropped: a few bytes in a log would else cost
+/// 128 MiB for each that asks for them.
+struct LargeWindow<'a, D: Disk, E: Executor>(&'a Shared<D, E>);
+
+impl<'a, D: Disk, E: Executor> LargeWindow<'a, D, E> {
+    async fn begin(shared: &'a Shared<D, E>) -> Self {
+        let free = || (!shared.large_window.replace(true)).then_some(());
+        shared.large_window_free.wait_for(free).await;
+        Self(shared)
+    }
+}
+
+impl<D: Disk, E: Executor> Drop for LargeWindow<'_, D, E> {
+    fn drop(&mut self) {
+        self.0.large_window.set(false);
+        self.0.large_window_free.notify();
     }
 }
 

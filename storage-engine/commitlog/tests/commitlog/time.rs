@@ -1,6 +1,7 @@
 //! Look-ups by time against a model that looks at every record.
 
 use commitlog::{LogOptions, TimestampedOffset};
+use record::batch::{Attributes, HEADER_BYTES, crc_of};
 use record::{
     BatchBuilder, BatchHeader, BatchView, Codec, NewRecord, Offset, Records, Timestamp, Workspace,
     decompress,
@@ -131,4 +132,85 @@ fn a_look_into_records_that_expand_a_thousandfold_gives_way_as_it_goes() {
     let yields = world.executor.yields() - before;
     // 16 MiB at 2 ns a byte, a turn for others every 20 us.
     assert!(yields > 1000, "{yields}");
+}
+
+/// A batch of two records whose values are `blocks` times 128 KiB of zeros in all, in a frame with a window of 128 MiB.
+fn expanding(blocks: usize) -> Vec<u8> {
+    let block_bytes = 128 << 10;
+    let record = |offset_delta: i64, value_bytes: usize| {
+        let mut fields = vec![0];
+        for value in [offset_delta * 1000, offset_delta, -1, value_bytes as i64] {
+            put_varint(&mut fields, value);
+        }
+        let mut head = Vec::new();
+        // The value and the count of headers follow.
+        put_varint(&mut head, (fields.len() + value_bytes + 1) as i64);
+        [head, fields].concat()
+    };
+    // No content size, no checksum; a window of 2^27 bytes.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (27 - 10) << 3];
+    let mut block = |kind: u32, size: usize, content: &[u8]| {
+        let head = (u32::try_from(size).unwrap() << 3) | (kind << 1);
+        frame.extend_from_slice(&head.to_le_bytes()[..3]);
+        frame.extend_from_slice(content);
+    };
+    for (offset_delta, blocks) in [(0, blocks - 1), (1, 1)] {
+        // The last zero of its value is the count of headers.
+        let head = record(offset_delta, blocks * block_bytes - 1);
+        block(0, head.len(), &head);
+        for _ in 0..blocks {
+            block(1, block_bytes, &[0]);
+        }
+    }
+    frame.extend_from_slice(&[1, 0, 0]);
+    let mut template = BatchBuilder::new(Codec::None);
+    for timestamp in [0, 1000] {
+        let timestamp = Timestamp(timestamp);
+        template.append(&NewRecord { timestamp, ..NewRecord::default() });
+    }
+    let header = BatchHeader::parse(&template.build()).unwrap();
+    let length = i32::try_from(HEADER_BYTES - 12 + frame.len()).unwrap();
+    let attributes = Attributes(0).with_codec(Codec::Zstd);
+    let header = BatchHeader { length, attributes, ..header };
+    let mut bytes = [header.encode().to_vec(), frame].concat();
+    let crc = crc_of(&bytes);
+    bytes[17..21].copy_from_slice(&crc.to_be_bytes());
+    bytes
+}
+
+/// Kafka's signed varint.
+fn put_varint(out: &mut Vec<u8>, value: i64) {
+    let mut rest = ((value << 1) ^ (value >> 63)).cast_unsigned();
+    while rest >= 0x80 {
+        out.push(rest.to_le_bytes()[0] | 0x80);
+        rest >>= 7;
+    }
+    out.push(rest.to_le_bytes()[0]);
+}
+
+#[test]
+fn records_beyond_a_gibibyte_and_a_large_window_are_looked_through_like_any() {
+    let mut world = World::new(Settings::default());
+    let bytes = expanding(9_000);
+    assert!(bytes.len() < 40_000);
+    world.append_synced(&bytes);
+    let end = world.log.ends().durable();
+    let found = world.executor.run(world.log.offset_for_timestamp(Timestamp(500), end)).unwrap();
+    assert_eq!(
+        found.map(|found| (found.offset, found.timestamp)),
+        Some((Offset(1), Timestamp(1000)))
+    );
+}
+
+#[test]
+fn look_ups_that_need_a_large_window_take_turns_and_all_end() {
+    let mut world = World::new(Settings::default());
+    world.append_synced(&expanding(70));
+    let (end, log) = (world.log.ends().durable(), &world.log);
+    let look_up = || log.offset_for_timestamp(Timestamp(500), end);
+    let two = futures_lite::future::zip(look_up(), look_up());
+    let (one, other) = world.executor.run(futures_lite::future::zip(two, look_up())).0;
+    for found in [one, other] {
+        assert_eq!(found.unwrap().map(|found| found.offset), Some(Offset(1)));
+    }
 }

@@ -14,14 +14,15 @@ use super::gzip::Gzip;
 use super::lz4::{self, Lz4};
 use super::snappy::{self, Snappy};
 use super::window::Window;
-use super::zstd::Zstd;
+use super::zstd::{self, Windows, Zstd};
 use super::{Codec, DecompressError};
 use crate::codec::{DecodeError, Reader};
 
 /// Output asked for in one go where nobody waits.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// The memory a decoder works in: a window and, once used, the state of the foreign decoders (about 160 KiB).
+/// The memory a decoder works in: a window and, once used, the state of the foreign decoders: about 160 KiB, and what zstd's
+/// frames ask for on top, see [`Windows`].
 ///
 /// Keep one for each batch that is decoded at the same time; any codec may use it next.
 #[derive(Default)]
@@ -29,6 +30,7 @@ pub struct Workspace {
     pub(crate) window: Window,
     inflate: Option<Box<Decompress>>,
     zstd: Option<DCtx<'static>>,
+    windows: Windows,
 }
 
 impl Workspace {
@@ -36,6 +38,23 @@ impl Workspace {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Which frames the next decoder takes.
+    pub fn allow(&mut self, windows: Windows) {
+        self.windows = windows;
+    }
+
+    /// Gives back what only large windows needed, and allows none: before it is kept for whatever comes next.
+    pub fn shed(&mut self) {
+        self.windows = Windows::Ordinary;
+        self.zstd = self.zstd.take().filter(zstd::is_ordinary);
+    }
+
+    /// Bytes that zstd's decoder holds.
+    #[cfg(test)]
+    pub(crate) fn zstd_bytes(&self) -> usize {
+        self.zstd.as_ref().map_or(0, DCtx::sizeof)
     }
 }
 
@@ -91,7 +110,8 @@ impl<'a> Decoder<'a> {
             Codec::Snappy => Stream::Snappy(Snappy::new(input)),
             Codec::Lz4 => Stream::Lz4(Lz4::new(input)),
             Codec::Zstd => {
-                Stream::Zstd(Zstd::new(input, workspace.zstd.get_or_insert_with(DCtx::create))?)
+                let context = workspace.zstd.get_or_insert_with(DCtx::create);
+                Stream::Zstd(Zstd::new(input, context, workspace.windows)?)
             }
         };
         Ok(Self { codec, stream, output_bytes: 0, output_bytes_max })
@@ -108,7 +128,7 @@ impl<'a> Decoder<'a> {
         // One byte beyond the bound is enough to know.
         let left = self.output_bytes_max - self.output_bytes;
         let want = want.clamp(1, left.saturating_add(1));
-        let Workspace { window, inflate, zstd } = workspace;
+        let Workspace { window, inflate, zstd, .. } = workspace;
         let progress = match &mut self.stream {
             Stream::Plain([]) => Progress::End,
             Stream::Plain(rest) => {
@@ -138,11 +158,24 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// Decompresses all of `input` at once, for tools and for the lookup of a record inside one batch.
+/// Decompresses all of `input` at once, for tools: any frame is taken, whatever its window.
 ///
 /// Units   `output_bytes_max` bounds the output; memory follows what is really produced.
 /// Errors  `OutputBound` beyond it; the others where `input` is not what the codec says.
 pub fn decompress(
+    codec: Codec,
+    input: &[u8],
+    output_bytes_max: usize,
+    workspace: &mut Workspace,
+) -> Result<Vec<u8>, DecompressError> {
+    workspace.allow(Windows::Large);
+    let decoded = decompress_all(codec, input, output_bytes_max, workspace);
+    workspace.shed();
+    workspace.window.reset(0);
+    decoded
+}
+
+fn decompress_all(
     codec: Codec,
     input: &[u8],
     output_bytes_max: usize,
@@ -154,7 +187,6 @@ pub fn decompress(
         output.extend_from_slice(workspace.window.unread());
         workspace.window.consume(bytes);
     }
-    workspace.window.reset(0);
     Ok(output)
 }
 

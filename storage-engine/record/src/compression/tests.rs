@@ -221,6 +221,66 @@ fn bombs_end_at_the_bound_and_leave_the_memory_small() {
     }
 }
 
+/// A frame that declares a window of `log` bits: one raw block, and many of a repeated byte, each four bytes for 128 KiB.
+fn frame_of_window(log: u8, blocks: usize) -> Vec<u8> {
+    // Magic; no content size, no checksum, no single segment; the window's exponent above 10, no mantissa.
+    let mut frame = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, (log - 10) << 3];
+    let mut block = |kind: u32, size: u32, is_last: bool, content: &[u8]| {
+        let head = (size << 3) | (kind << 1) | u32::from(is_last);
+        frame.extend_from_slice(&head.to_le_bytes()[..3]);
+        frame.extend_from_slice(content);
+    };
+    block(0, 1, false, b"r");
+    for index in 1..=blocks {
+        block(1, 128 << 10, index == blocks, &[0]);
+    }
+    frame
+}
+
+/// Decodes all of `input` without keeping output; returns its length and the most memory that zstd held.
+fn peak(input: &[u8], workspace: &mut Workspace) -> Result<(usize, usize), DecompressError> {
+    let mut decoder = Decoder::new(Codec::Zstd, input, 1 << 30, workspace)?;
+    let (mut output_bytes, mut peak) = (0, 0);
+    while let Progress::Produced(bytes) = decoder.produce(workspace, 64 << 10)? {
+        workspace.window.consume(bytes);
+        output_bytes += bytes;
+        peak = peak.max(workspace.zstd_bytes());
+    }
+    Ok((output_bytes, peak))
+}
+
+#[test]
+fn a_window_is_as_large_as_is_allowed_and_its_memory_goes_again() {
+    let (ordinary, large) = (frame_of_window(23, 100), frame_of_window(27, 1100));
+    assert!(large.len() < 5000);
+    let mut workspace = Workspace::new();
+    let (output_bytes, held) = peak(&ordinary, &mut workspace).unwrap();
+    assert_eq!(output_bytes, 1 + 100 * (128 << 10));
+    assert!((8 << 20..9 << 20).contains(&held), "{held}");
+    // A frame that asks for more is not begun, wherever it comes, and takes nothing.
+    let refused = |at| Err(DecompressError::LargeWindow { codec: Codec::Zstd, at });
+    assert_eq!(peak(&large, &mut Workspace::new()), refused(0));
+    let behind = [ordinary.clone(), large.clone()].concat();
+    assert!(matches!(
+        peak(&behind, &mut workspace),
+        Err(DecompressError::LargeWindow { codec: Codec::Zstd, .. })
+    ));
+    assert!(workspace.zstd_bytes() < 9 << 20, "{}", workspace.zstd_bytes());
+    workspace.shed();
+    assert!(workspace.zstd_bytes() > 8 << 20, "an ordinary window is kept");
+    workspace.allow(Windows::Large);
+    let (output_bytes, held) = peak(&large, &mut workspace).unwrap();
+    assert_eq!(output_bytes, 1 + 1100 * (128 << 10));
+    assert!(held > 128 << 20, "{held}");
+    workspace.shed();
+    assert_eq!(workspace.zstd_bytes(), 0);
+    assert_eq!(peak(&large, &mut workspace), refused(0));
+    // Beyond what anybody allows.
+    workspace.allow(Windows::Large);
+    let malformed = peak(&frame_of_window(28, 1), &mut workspace);
+    assert!(matches!(malformed, Err(DecompressError::Malformed { .. })), "{malformed:?}");
+}
+
 #[test]
 fn the_bound_itself_is_allowed() {
     for codec in Codec::ALL {

@@ -60,6 +60,9 @@ pub enum FindError {
         /// The bound.
         output_bytes_max: usize,
     },
+    /// A frame needs a large window, which the workspace does not allow: see [`crate::Windows`].
+    #[error("decompressed only with a window of more than 8 MiB")]
+    LargeWindow,
     /// The bytes are no records.
     #[error("not the records that the header says")]
     Damaged,
@@ -71,6 +74,7 @@ impl From<BatchRefusal> for FindError {
             BatchRefusal::Data(DecompressError::OutputBound { output_bytes_max, .. }) => {
                 Self::OutputBound { output_bytes_max }
             }
+            BatchRefusal::Data(DecompressError::LargeWindow { .. }) => Self::LargeWindow,
             _ => Self::Damaged,
         }
     }
