@@ -19,7 +19,8 @@ use crate::topic_config::{
 use crate::topic_name::{NameRefusal, check_topic_name};
 use crate::{ConfigRefusal, ConfigType, Decision, Intent, excerpt, list_items, nearest};
 
-/// Names and values that one request may write: its records stay near one batch of 1 MiB.
+/// Names and values of configurations that one request may write, also where it creates topics: with the largest number of
+/// partitions that is a metadata batch of some 2 MiB.
 pub const ALTERED_BYTES_MAX: usize = 1 << 20;
 
 /// What has configurations.
@@ -405,16 +406,20 @@ fn check_unique<'a>(names: impl Iterator<Item = &'a str>) -> Result<(), AlterRef
 
 /// What a record adds to the batch, about.
 fn written_bytes(record: &MetadataRecord) -> usize {
-    /// Frame, identity and lengths, and what the batch adds to each record.
-    const RECORD_BYTES: usize = 48;
-    let text = match record {
+    match record {
         MetadataRecord::TopicConfig { name, value, .. }
         | MetadataRecord::NodeConfig { name, value, .. } => {
-            name.len() + value.as_ref().map_or(0, |value| value.len())
+            written_bytes_of(name, value.as_deref())
         }
-        _ => 0,
-    };
-    RECORD_BYTES + text
+        _ => written_bytes_of("", None),
+    }
+}
+
+/// The same of a configuration.
+pub(crate) fn written_bytes_of(name: &str, value: Option<&str>) -> usize {
+    /// Frame, identity and lengths, and what the batch adds to each record.
+    const RECORD_BYTES: usize = 48;
+    RECORD_BYTES + name.len() + value.map_or(0, str::len)
 }
 
 #[cfg(test)]

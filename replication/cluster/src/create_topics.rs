@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use record::{NodeId, PartitionIndex, TopicId};
 
+use crate::alter_configs::{ALTERED_BYTES_MAX, written_bytes_of};
 use crate::effective::{BrokerConfigs, DescribedConfig};
 use crate::image::{Image, PARTITIONS_PER_TOPIC_MAX};
 use crate::placement::{AssignedReplicas, Taken, TooManyPartitions};
@@ -158,6 +159,12 @@ pub enum CreateRefusal {
     /// A configuration that cannot be (40).
     #[error(transparent)]
     Config(#[from] ConfigRefusal),
+    /// More configurations than one request may write (44).
+    #[error("{bytes} bytes of configurations in one request: {ALTERED_BYTES_MAX} are allowed")]
+    TooMuch {
+        /// With this topic.
+        bytes: usize,
+    },
     /// The identity is reserved or taken: the caller's random numbers are broken (-1).
     #[error("topic id {id}: reserved or taken")]
     IdTaken {
@@ -210,12 +217,18 @@ impl Image {
         let form = self.check_new_name(topic.name, taken)?;
         let configs = checked_configs(topic)?;
         let replicas = self.place(topic, &request.defaults, taken)?;
+        let config_bytes = configs.iter().map(|(name, value)| written_bytes_of(name, Some(value)));
+        let bytes = taken.config_bytes + config_bytes.sum::<usize>();
+        if bytes > ALTERED_BYTES_MAX {
+            return Err(CreateRefusal::TooMuch { bytes });
+        }
         let id = topic.id;
         let is_reserved = id == TopicId::ZERO || id == TopicId::METADATA;
         if is_reserved || self.topic_by_id(id).is_some() || taken.ids.contains(&id) {
             return Err(CreateRefusal::IdTaken { id });
         }
         taken.ids.insert(id);
+        taken.config_bytes = bytes;
         taken.partition_count += replicas.len();
         taken.forms.extend(form.map(|form| (form, String::from(topic.name))));
         let created = CreatedTopic {

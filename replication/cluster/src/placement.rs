@@ -12,7 +12,8 @@ use record::{LeaderEpoch, NodeId, PartitionIndex, Slot, TopicId};
 use crate::image::{Image, REPLICAS_MAX};
 use crate::records::{MetadataRecord, PartitionState};
 
-/// Partitions that one request may create: its records stay below one batch of 1 MiB.
+/// Partitions that one request may create: with a few replicas each, their records take less than 1 MiB. Names and values of
+/// configurations have a bound of their own ([`crate::ALTERED_BYTES_MAX`]).
 pub const PARTITIONS_PER_REQUEST_MAX: usize = 10_000;
 
 /// More partitions than there may be (44).
@@ -55,6 +56,8 @@ pub(crate) struct Taken {
     pub(crate) ids: BTreeSet<TopicId>,
     /// Partitions.
     pub(crate) partition_count: usize,
+    /// Bytes of configurations.
+    pub(crate) config_bytes: usize,
     slots_next: BTreeMap<NodeId, Slot>,
 }
 
@@ -65,6 +68,7 @@ impl Taken {
             forms: BTreeMap::new(),
             ids: BTreeSet::new(),
             partition_count: 0,
+            config_bytes: 0,
             slots_next: (*image.slots_next).clone(),
         }
     }

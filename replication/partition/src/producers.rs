@@ -451,10 +451,6 @@ impl Fold for Producers {
         // Only now: the order of eviction is known once every producer is there.
         self.evict(ProducerId::NONE);
     }
-
-    /// Keeps everything: a retry must be recognised after its original was deleted (P32), and the next sequence of a producer
-    /// whose records are gone must be accepted (P33).
-    fn truncate_head(&mut self, _log_start: Offset) {}
 }
 
 fn find_duplicate(producer: &Producer, attempt: &Attempt) -> Option<Duplicate> {

@@ -157,7 +157,7 @@ impl ToErrorCode for CreateRefusal {
             }
             Self::Exists { .. } => ErrorCode::TopicAlreadyExists,
             Self::Partitions { .. } => ErrorCode::InvalidPartitions,
-            Self::TooMany(_) => ErrorCode::PolicyViolation,
+            Self::TooMany(_) | Self::TooMuch { .. } => ErrorCode::PolicyViolation,
             Self::ReplicationFactor { .. } => ErrorCode::InvalidReplicationFactor,
             Self::AssignmentIndexes { .. } | Self::AssignmentReplicas(_) => {
                 ErrorCode::InvalidReplicaAssignment

@@ -145,7 +145,7 @@ pub enum DirectoryError {
     Store(#[from] StoreError),
 }
 
-fn encode_meta(ids: &NewIds) -> Vec<u8> {
+pub(crate) fn encode_meta(ids: &NewIds) -> Vec<u8> {
     let mut text = format!(
         "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\ncorelog.format.version={FORMAT_VERSION}\n",
         ids.cluster_id, ids.node_id, ids.directory_id
@@ -155,7 +155,7 @@ fn encode_meta(ids: &NewIds) -> Vec<u8> {
     text.into_bytes()
 }
 
-fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
+pub(crate) fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
     let text = str::from_utf8(bytes).map_err(|error| (error.valid_up_to(), MetaDamage::NotText))?;
     let crc_key = "corelog.crc32";
     let crc_line = MetaDamage::Line { key: crc_key };

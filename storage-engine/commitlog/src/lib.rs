@@ -14,6 +14,8 @@ mod error;
 mod executor;
 mod files;
 mod foreign;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod group;
 mod index;
 mod local;

@@ -63,7 +63,4 @@ pub trait Fold {
 
     /// Drops everything and starts again from `entries` (empty: from nothing).
     fn restore(&mut self, entries: &[ProducerSnapshotEntry]);
-
-    /// Forgets what lies wholly below `log_start`, where the fold's own rules allow it (LG-3).
-    fn truncate_head(&mut self, log_start: Offset);
 }

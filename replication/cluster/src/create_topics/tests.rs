@@ -42,6 +42,25 @@ fn one(topic: NewTopic<'_>) -> String {
 }
 
 #[test]
+fn configurations_of_one_request_have_a_bound() {
+    let long: String = core::iter::repeat_n("1234567:1", 3_200).collect::<Vec<_>>().join(",");
+    assert!(long.len() < 32_768);
+    let names: Vec<String> = (0..40).map(|index| alloc::format!("topic-{index}")).collect();
+    let topics = names.iter().zip(1..).map(|(name, id)| NewTopic {
+        partition_count: 1,
+        configs: vec![("leader.replication.throttled.replicas", Some(long.as_str()))],
+        ..topic(name, id)
+    });
+    let mut image = image_of_nodes(1);
+    let said = create(&mut image, topics.collect());
+    let created = said.iter().take_while(|one| *one == "1x1").count();
+    assert_eq!(created, (1 << 20) / (long.len() + 85));
+    let refused = "of configurations in one request: 1048576 are allowed";
+    assert!(said[created].ends_with(refused), "{}", said[created]);
+    assert_eq!(image.topics().count(), created);
+}
+
+#[test]
 fn open_counts_take_the_defaults() {
     assert_eq!(one(topic("orders", 1)), "3x1");
     let counted = NewTopic { partition_count: 5, replication_factor: 2, ..topic("orders", 1) };

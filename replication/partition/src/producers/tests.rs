@@ -116,15 +116,6 @@ fn retry_gets_the_original_offsets_before_and_after_a_restart() {
 }
 
 #[test]
-fn retry_is_recognised_after_its_original_was_deleted() {
-    let mut world = World::new();
-    let base = world.append(PRODUCER, 0, 0, 4);
-    world.producers.truncate_head(Offset(1_000));
-    assert_eq!(world.decide(PRODUCER, 0, 0, 4), duplicate(base, 4));
-    world.append(PRODUCER, 0, 4, 1);
-}
-
-#[test]
 fn exactly_five_batches_are_remembered() {
     let mut world = World::new();
     for sequence in 0..6 {

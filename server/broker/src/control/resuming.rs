@@ -11,9 +11,7 @@ use std::sync::Arc;
 use cluster::{Image, MetadataRecord};
 use commitlog::directory::COORDINATOR_DIRECTORY;
 use commitlog::{Disk, LogIdentity, LogOptions, OpenError, RecoveryReport, Store};
-use record::{
-    Fold, Offset, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, Timestamp, TopicId,
-};
+use record::{Fold, PartitionIndex, ProducerBatch, ProducerSnapshotEntry, Timestamp, TopicId};
 
 use crate::control::changes::changed_topics;
 use crate::control::{Change, Changes, Control, Readiness};
@@ -33,7 +31,6 @@ impl Fold for NoProducers {
         Vec::new()
     }
     fn restore(&mut self, _: &[ProducerSnapshotEntry]) {}
-    fn truncate_head(&mut self, _: Offset) {}
 }
 
 /// Opens the metadata log in its directory.

@@ -51,7 +51,6 @@ impl Fold for LastBatches {
     fn restore(&mut self, entries: &[ProducerSnapshotEntry]) {
         self.0 = entries.to_vec();
     }
-    fn truncate_head(&mut self, _log_start: Offset) {}
 }
 
 pub(crate) const NOW: Timestamp = Timestamp(1_700_000_000_000);

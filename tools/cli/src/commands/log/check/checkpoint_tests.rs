@@ -45,7 +45,6 @@ impl Fold for LastBatches {
     fn restore(&mut self, entries: &[ProducerSnapshotEntry]) {
         self.0 = entries.to_vec();
     }
-    fn truncate_head(&mut self, _log_start: Offset) {}
 }
 
 /// How the node that made the files ended.
