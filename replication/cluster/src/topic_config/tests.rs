@@ -25,6 +25,7 @@ fn exactly_the_named_configurations_and_the_fixed_ones_are_built() {
         built(|built| matches!(built, Built::Now)),
         [
             "index.interval.bytes",
+            "max.decompressed.message.bytes",
             "max.message.bytes",
             "message.timestamp.after.max.ms",
             "message.timestamp.before.max.ms",
