@@ -419,6 +419,7 @@ mod tests {
     #[test]
     fn one_batch_of_a_core_at_a_time_has_a_large_window() {
         let bytes: Bytes = in_a_large_window().into();
+        let small = Bytes::from(batch(Codec::Zstd, b"value", &[0]));
         let (timeout, deadline) = (Duration::ZERO, Duration::ZERO);
         let terms = Terms { acks: None, timeout, deadline, zstd: ZstdAllowed::Yes };
         let (workspaces, rules) = (Workspaces::default(), rules());
@@ -427,7 +428,6 @@ mod tests {
         let mut waiting = std::pin::pin!(admit(&bytes));
         assert!(block_on(futures_lite::future::poll_once(&mut waiting)).is_none());
         // Who needs none does not wait.
-        let small = Bytes::from(batch(Codec::Zstd, b"value", &[0]));
         block_on(admit(&small)).expect("sound");
         drop(another);
         block_on(waiting).expect("sound");
