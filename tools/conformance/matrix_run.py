@@ -17,7 +17,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -35,37 +34,34 @@ ATTRIBUTES_AT, CODEC_MASK = 21, 0x07
 RECORDS = 100
 
 
-@dataclass(frozen=True)
-class Program:
-    """How a client's program is started; bootstrap and prefix follow."""
-
-    command: Sequence[str | Path]
+# How a client's program is started; bootstrap and prefix follow.
+Program = Sequence[str | Path]
 
 
 def _python(environment: str, script: str) -> Program:
-    return Program([CACHE / environment / "bin" / "python", MATRIX / "python" / script])
+    return [CACHE / environment / "bin" / "python", MATRIX / "python" / script]
 
 
 def _java(jars: Path) -> Program:
     # One compiler tier: a client lives for seconds, its start-up is most of that.
     classes = f"{CACHE / 'matrix-java'}:{jars}/*"
-    return Program(["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", classes, "Client"])
+    return ["java", "-XX:TieredStopAtLevel=1", "-Xmx512m", "-cp", classes, "Client"]
 
 
 def _go(client: str) -> Program:
-    return Program([CACHE / "matrix-go" / "matrix", client])
+    return [CACHE / "matrix-go" / "matrix", client]
 
 
 def _rust(client: str) -> Program:
-    return Program([CACHE / "matrix-rust" / "bin" / "matrix", client])
+    return [CACHE / "matrix-rust" / "bin" / "matrix", client]
 
 
-PROGRAMS = {
+PROGRAMS: dict[str, Program] = {
     "confluent-kafka": _python("conformance-venv", "with_confluent.py"),
     "confluent-kafka, old": _python("matrix-python-old", "with_confluent.py"),
     "kafka-python": _python("matrix-python", "with_kafka_python.py"),
     "aiokafka": _python("matrix-python", "with_aiokafka.py"),
-    "kafkajs": Program(["node", MATRIX / "node" / "client.js"]),
+    "kafkajs": ["node", MATRIX / "node" / "client.js"],
     "franz-go": _go("franz-go"),
     "sarama": _go("sarama"),
     "segmentio/kafka-go": _go("kafka-go"),
@@ -103,7 +99,7 @@ class Run:
         """Runs the program to its end and reads its lines."""
         program, begin = PROGRAMS[self.name], time.monotonic()
         done = subprocess.run(
-            [*map(str, program.command), self.broker.bootstrap, self.prefix],
+            [*map(str, program), self.broker.bootstrap, self.prefix],
             env={**os.environ, "MATRIX_MODULES": str(CACHE / "matrix-node")},
             capture_output=True,
             text=True,
