@@ -86,6 +86,8 @@ pub(crate) struct Workspace {
     pub(crate) members: Vec<Member>,
     /// Sources of the layers, ascending by path.
     pub(crate) sources: Vec<Source>,
+    /// Python scripts of the same folders, ascending by path: some pitfalls are covered there.
+    pub(crate) scripts: Vec<Source>,
     /// The table that says which test covers which pitfall; empty where the file is missing.
     pub(crate) pitfalls: String,
     /// The page of the formats, which names their tests; empty where the file is missing.
@@ -152,14 +154,15 @@ impl Workspace {
             members.push(member(&root, package)?);
         }
         members.sort_by(|left, right| left.folder.cmp(&right.folder));
-        let sources = read_sources(&root)?;
+        let sources = read_sources(&root, "rs")?;
+        let scripts = read_sources(&root, "py")?;
         let read_if_there = |path: &str| {
             let path = root.join(path);
             if path.is_file() { read(&path) } else { Ok(String::new()) }
         };
         let pitfalls = read_if_there(crate::rules::PITFALLS_FILE)?;
         let formats = read_if_there(crate::rules::FORMATS_FILE)?;
-        Ok(Self { root, members, sources, pitfalls, formats })
+        Ok(Self { root, members, sources, scripts, pitfalls, formats })
     }
 
     /// Sources below a member's folder.
@@ -205,12 +208,12 @@ fn member(root: &Path, package: Package) -> Result<Member, LoadError> {
     })
 }
 
-/// Every Rust file of the layers, ascending by path.
-fn read_sources(root: &Path) -> Result<Vec<Source>, LoadError> {
+/// Every file of the layers whose name ends in `extension`, ascending by path.
+fn read_sources(root: &Path, extension: &str) -> Result<Vec<Source>, LoadError> {
     let mut paths = Vec::new();
     for folder in SOURCE_FOLDERS {
         if root.join(folder).is_dir() {
-            collect(&root.join(folder), DEPTH_MAX, &mut paths)?;
+            collect(&root.join(folder), extension, DEPTH_MAX, &mut paths)?;
         }
     }
     paths.sort();
@@ -218,7 +221,12 @@ fn read_sources(root: &Path) -> Result<Vec<Source>, LoadError> {
     paths.iter().map(load).collect()
 }
 
-fn collect(folder: &Path, depth_left: usize, paths: &mut Vec<PathBuf>) -> Result<(), LoadError> {
+fn collect(
+    folder: &Path,
+    extension: &str,
+    depth_left: usize,
+    paths: &mut Vec<PathBuf>,
+) -> Result<(), LoadError> {
     let failed = |source| LoadError::Read { path: folder.to_path_buf(), source };
     if depth_left == 0 {
         return Err(failed(io::Error::other("folders nest too deeply")));
@@ -229,9 +237,9 @@ fn collect(folder: &Path, depth_left: usize, paths: &mut Vec<PathBuf>) -> Result
         let path = entry.path();
         if kind.is_dir() {
             if entry.file_name() != "target" {
-                collect(&path, depth_left - 1, paths)?;
+                collect(&path, extension, depth_left - 1, paths)?;
             }
-        } else if path.extension().is_some_and(|found| found == "rs") {
+        } else if path.extension().is_some_and(|found| found == extension) {
             paths.push(path);
         }
     }

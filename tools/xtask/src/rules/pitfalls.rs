@@ -53,7 +53,13 @@ pub(crate) fn have_tests(workspace: &Workspace) -> Vec<Violation> {
 fn test_exists(workspace: &Workspace, test: &str) -> bool {
     let Some((path, name)) = test.split_once("::") else { return false };
     let mut here = workspace.sources.iter().filter(|source| source.path == path);
+    let mut scripts = workspace.scripts.iter().filter(|source| source.path == path);
     here.any(|source| runs(&text::code(&source.text), name))
+        || scripts.any(|source| {
+            // A function of the module itself: what is nested or a method is no check.
+            let mut definitions = source.text.lines().filter_map(|line| line.strip_prefix("def "));
+            definitions.any(|rest| is_named(rest, name))
+        })
 }
 
 /// Whether a function of that name is a test, and one that is run.
@@ -88,12 +94,14 @@ mod tests {
                         /// Says why.\n#[test]\n#[expect(\n    clippy::a,\n    reason = \"b\"\n)]\nfn expects() {}\n";
             let mut tree =
                 workspace(vec![], vec![source("storage-engine/commitlog/src/a.rs", text)]);
+            tree.scripts.push(source("tools/conformance/b.py", "def check_tls(broker):\n"));
             tree.pitfalls = format!("id\tarea\tsituation\tcovered by\n{row}\n");
             let found: Vec<String> = have_tests(&tree).iter().map(|v| v.fact.clone()).collect();
             assert_eq!(found, expected, "{row}");
         };
         let rust = "storage-engine/commitlog/src/a.rs";
         check(&format!("P01\tstorage\tzeros\t{rust}::zero_tail_is_no_end"), &[]);
+        check("P73\tsecurity\tTLS\ttools/conformance/b.py::check_tls", &[]);
         check("P35\ttransactions\tLSO\tlater: transactions", &[]);
         let areas = LATER.join(", ");
         for area in ["", "first node", "transactions "] {
