@@ -331,7 +331,9 @@ fn what_is_there_or_wrong_is_answered_at_once() {
 
 #[test]
 fn the_first_batch_goes_whole_whatever_the_limits_and_the_rest_keeps_to_them() {
-    let mut client = Node::shared().connect();
+    // Of its own: where others leave their answers lying, everybody's are smaller.
+    let node = Node::start(1, &[]);
+    let mut client = node.connect();
     let topic = Topic::create_with(&mut client, 3, &[("max.message.bytes", "4194304")]);
     let (large, small) = (plain(2 << 20), plain(100));
     client.append(&topic, 1, &large);
