@@ -56,8 +56,8 @@ fn test_exists(workspace: &Workspace, test: &str) -> bool {
     let mut scripts = workspace.scripts.iter().filter(|source| source.path == path);
     here.any(|source| runs(&text::code(&source.text), name))
         || scripts.any(|source| {
-            // A function of the module itself: what is nested or a method is no check.
-            let mut definitions = source.text.lines().filter_map(|line| line.strip_prefix("def "));
+            let mut definitions =
+                source.text.lines().filter_map(|line| line.trim_start().strip_prefix("def "));
             definitions.any(|rest| is_named(rest, name))
         })
 }
