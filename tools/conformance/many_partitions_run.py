@@ -66,6 +66,7 @@ class World:
     records_per_partition: int
     scale: float
     open_files_max: int
+    noticed_floor: float
     # Log end by (topic, partition), as acknowledged.
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     # Partitions that hold other records as well.
@@ -192,7 +193,7 @@ class World:
         answered = answers.get(timeout=ANSWER_SECONDS_MAX)
         asking.join()
         expect(answered >= ASKERS, f"{answered} whole answers to {ASKERS} clients")
-        bound = max(NOTICED_TIMES_MAX * alone, NOTICED_SECONDS_FLOOR)
+        bound = max(NOTICED_TIMES_MAX * alone, self.noticed_floor)
         figures = within(("p99_ms", 1000 * among, 1000 * bound))
         return f"{figures} alone={1000 * alone:.1f} records={count} answers={answered}"
 
@@ -269,6 +270,12 @@ def main() -> int:
     parser.add_argument("--open-files", type=int, default=OPEN_FILES_MAX, help="nofile of the node")
     parser.add_argument("--records", type=int, default=3, help="written to each partition")
     parser.add_argument("--shards", type=int, default=2)
+    parser.add_argument(
+        "--p99-floor-ms",
+        type=float,
+        default=1000 * NOTICED_SECONDS_FLOOR,
+        help="a producer's p99 below it is never too slow: more on a machine that has other work",
+    )
     parser.add_argument("--keep", type=Path, help="use this directory, and leave it behind")
     options, report = parser.parse_args(), Report()
     limited = ("prlimit", f"--nofile={options.open_files}:{options.open_files}")
@@ -288,7 +295,8 @@ def run(report: Report, launch: Launch, options: argparse.Namespace, scratch: Pa
     each = options.partitions // options.topics
     scale = options.partitions / PARTITIONS_FULL
     topics = [f"many-{number}" for number in range(options.topics)]
-    world = World(broker, topics, each, options.records, scale, options.open_files)
+    floor = options.p99_floor_ms / 1000
+    world = World(broker, topics, each, options.records, scale, options.open_files, floor)
 
     def killed() -> str:
         broker.kill()

@@ -397,6 +397,11 @@ pub enum Request {
     Listen(Vec<ListenAt>),
     /// Every core is open: serve what connects from now on, and forget what other cores own.
     Accept,
+    /// Write down in both copies where every log of this core is: the files of cores that are gone, and entries that others have of
+    /// its logs, are about to go.
+    Settle,
+    /// Drop what is known of logs that other cores have, and have written down.
+    ForgetOthers,
     /// Take this image: open the logs it adds, delete those it drops.
     Apply(ImageChange),
     /// Report the counters.
@@ -444,7 +449,7 @@ pub enum Reply {
     Opened(Result<usize, String>),
     /// To [`Request::Listen`]: the bound addresses, with the ports that port 0 became, or why not.
     Listening(Result<Vec<SocketAddr>, String>),
-    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Apply`], [`Request::Drain`] and [`Request::Stop`].
+    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Settle`], [`Request::ForgetOthers`], [`Request::Apply`], [`Request::Drain`] and [`Request::Stop`].
     Done,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),

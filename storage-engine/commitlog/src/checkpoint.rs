@@ -362,8 +362,8 @@ pub(crate) async fn write<D: Disk>(
 
 /// Removes the files of shards that are no longer there.
 ///
-/// Order   only after every present shard has opened its logs and written a checkpoint: until then those files may hold
-///         the only entry of a log.
+/// Order   only after every present shard has opened its logs and written both copies of its checkpoint: until then those
+///         files may hold the only entry of a log, or the only one that knows what was removed.
 pub async fn remove_vanished<D: Disk>(disk: &D, present: &[&str]) -> DiskResult<usize> {
     let mut removed = 0;
     for entry in disk.list(CHECKPOINT_DIRECTORY).await? {

@@ -275,8 +275,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
 
     /// Drops the entries of logs for which `owned` is false and that are not open here.
     ///
-    /// Order   once every log that the metadata gives this shard has been opened or refused: until then an entry may be
-    ///         the only word of a log. Then write a checkpoint, and then [`checkpoint::remove_vanished`].
+    /// Order   once every log that the metadata gives this shard has been opened or refused, and every shard has written
+    ///         [`Store::checkpoint_both`]: until then an entry may be the only word of a log. Then write a checkpoint, and then [`checkpoint::remove_vanished`].
     pub fn retain_entries(&self, owned: impl Fn(&TopicPartition) -> bool) {
         let logs = self.0.logs.borrow();
         let mut entries = self.0.entries.borrow_mut();
@@ -312,6 +312,18 @@ impl<D: Disk, E: Executor> Store<D, E> {
         let result = inner.write_checkpoint().await;
         writing.is_done = result.is_ok();
         result
+    }
+
+    /// [`Store::checkpoint`] into both copies: from here on the loss of either leaves one that knows all that this life found.
+    ///
+    /// Order   before another shard drops the entries of logs that moved here, and before its files go: a copy of an earlier
+    ///         life may know an end below which nothing is left.
+    pub async fn checkpoint_both(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.checkpoint(now).await?;
+        if self.0.shared.mutant.lacks(Rule::OneCheckpointBeforeRemoval) {
+            return Ok(());
+        }
+        self.checkpoint(now).await
     }
 
     /// Closes every log for a clean stop: all that was accepted is durable, files have their exact length, indexes and

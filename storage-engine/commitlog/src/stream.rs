@@ -309,6 +309,19 @@ impl<D: Disk> SegmentStream<D> {
         }
     }
 
+    /// The first batch at or after `from` that is whole and in `offsets`, whatever follows it: not to be believed for itself.
+    pub(crate) async fn find_candidate<E: Executor>(
+        &mut self,
+        executor: &E,
+        from: u64,
+        offsets: Range<Offset>,
+    ) -> DiskResult<Option<(u64, BatchHeader)>> {
+        Ok(match self.search(executor, from, offsets, Follower::Any).await? {
+            Search::Batch(position, header) => Some((position, header)),
+            Search::Nothing | Search::GaveUp => None,
+        })
+    }
+
     /// Whether a whole batch may lie at or after `from`: a yes costs a copy of it, a no may cost the batch.
     pub(crate) async fn may_hold_batch<E: Executor>(
         &mut self,

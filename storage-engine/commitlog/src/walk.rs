@@ -171,6 +171,16 @@ impl<D: Disk> SegmentWalk<D> {
                 FoundBatch::ZeroTail if self.end.is_none() => at_end = (next, believed),
                 FoundBatch::Batch(_) | FoundBatch::ZeroTail | FoundBatch::Bad(_) => {}
             }
+            // One of the two may have rotted, and the batch behind the next one as well: what the other says bears out the first
+            // batch that is whole.
+            let offsets = self.expected..end;
+            let first = self.stream.find_candidate(executor, self.position + 1, offsets).await?;
+            if let Some((position, found)) = first
+                && header.base_offset == self.expected
+                && (position == next || found.base_offset == claimed)
+            {
+                return Ok((position, found.base_offset));
+            }
         }
         let offsets = self.expected..end;
         let found = self.stream.find_next(executor, self.position + 1, offsets).await?;

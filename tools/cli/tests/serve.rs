@@ -160,6 +160,8 @@ fn a_refused_data_directory_ends_the_process_and_names_the_file() {
         assert!(node.stop().success());
         let path = data_dir.join(file);
         std::fs::write(&path, bytes).unwrap();
+        // With it, the node would do without what is damaged.
+        std::fs::remove_file(data_dir.join("coordinator/metadata-snapshot")).unwrap();
         // Twice: what was found wrong must not be forgotten by the attempt.
         for _ in 0..2 {
             let mut refused = spawn(&data_dir, &[]);

@@ -350,7 +350,7 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     let elapsed = platform.monotonic().saturating_sub(options.started);
     tracing::info!(ms = millis(elapsed), "ready: clients are served");
     ready(&Ready { node_id: control.node_id, kafka, listeners: bound, admin, elapsed });
-    control.remove_vanished().await;
+    control.forget_moved().await;
     let checkpoints = write_checkpoints(Rc::clone(control));
     platform.spawn(TaskClass::Background, Box::pin(checkpoints));
     stop.await;
@@ -545,8 +545,15 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         })
     }
 
-    /// Removes checkpoints of cores that this start no longer has; every core it has has written its own by now.
-    async fn remove_vanished(&self) {
+    /// Forgets where logs were before they moved to another core, and removes checkpoints of cores that this start no longer has.
+    /// Every core writes both copies of its own first: one alone could be lost, and what an earlier life left in the other knows
+    /// nothing of what was removed since.
+    async fn forget_moved(&self) {
+        let settled = self.ask_all(|| Request::Settle).await;
+        if !settled.iter().all(|(_, reply)| matches!(reply, Some(Reply::Done))) {
+            return;
+        }
+        self.ask_all(|| Request::ForgetOthers).await;
         let cores = (0..self.shard_count).map(|core| core.to_string());
         let names: Vec<String> = cores.chain([COORDINATOR_DIRECTORY.to_owned()]).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();

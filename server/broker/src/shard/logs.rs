@@ -148,8 +148,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         Ok(shard)
     }
 
-    /// Drops checkpoint entries of partitions that live elsewhere now. Their new cores have opened them and written checkpoints of
-    /// their own: an entry that went earlier could be the only word of a log.
+    /// Drops checkpoint entries of partitions that live elsewhere now. Order: their new cores have opened them and settled: an entry
+    /// that went earlier could be the only word of a log.
     pub(super) async fn forget_others(&self) {
         let image = self.image();
         self.store.retain_entries(|partition| {

@@ -121,6 +121,16 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
         }
         Request::Accept => {
             shard.accept();
+            Reply::Done
+        }
+        Request::Settle => match shard.store.checkpoint_both(shard.platform.now()).await {
+            Ok(()) => Reply::Done,
+            Err(error) => {
+                tracing::warn!(%error, "where the logs are was not written down; the next start tries again");
+                Reply::Failed
+            }
+        },
+        Request::ForgetOthers => {
             shard.forget_others().await;
             Reply::Done
         }

@@ -218,6 +218,9 @@ async fn first_checkpoints(
     if world.chance(|prng| prng.coin()) {
         return Ok(());
     }
+    for store in stores {
+        store.checkpoint_both(world.now()).await.map_err(refused)?;
+    }
     for (shard, store) in stores.iter().enumerate() {
         let owned = |id: &TopicPartition| {
             let index = world.logs.iter().position(|log| log.id == *id);
