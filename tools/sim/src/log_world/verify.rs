@@ -126,15 +126,25 @@ fn check_batches(
     Ok(Offset(next))
 }
 
-/// The range must be whole spoiled batches, beginning with the one at hand.
+/// Whether a good batch lies between two rotten ones. The checksum does not cover its base offset, which only a neighbour can bear
+/// out: it may be taken for damaged with them.
+fn is_hidden(model: &LogModel, index: usize) -> bool {
+    let is_rotten = |index: Option<usize>| {
+        index.and_then(|index| model.batches.get(index)).is_some_and(|batch| batch.is_rotten)
+    };
+    is_rotten(index.checked_sub(1)) && is_rotten(index.checked_add(1))
+}
+
+/// The range must be whole spoiled batches, beginning with the one at hand, and what they hide.
 fn check_damage(model: &LogModel, from: i64, range: &Range<Offset>) -> Verdict<Offset> {
     let damaged = model
         .batches
         .iter()
-        .filter(|batch| range.start.0 <= batch.last && batch.base < range.end.0);
+        .enumerate()
+        .filter(|(_, batch)| range.start.0 <= batch.last && batch.base < range.end.0);
     let mut expected: Option<Range<i64>> = None;
-    for batch in damaged {
-        if !batch.is_rotten {
+    for (index, batch) in damaged {
+        if !batch.is_rotten && !is_hidden(model, index) {
             let detail = format!("{range:?} at {from} takes in {:?}", batch.range());
             return broken("damage is isolated", detail);
         }
