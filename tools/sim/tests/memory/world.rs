@@ -49,18 +49,6 @@ impl World {
         self.0.disk()
     }
 
-    /// The directories with files whose names begin so.
-    pub(crate) fn directories(&self, prefix: &str) -> Vec<String> {
-        let mut found: Vec<String> = Vec::new();
-        for (path, _) in self.disk().files() {
-            let directory = path.rsplit_once('/').map_or("", |(directory, _)| directory);
-            if directory.starts_with(prefix) && found.last().is_none_or(|last| last != directory) {
-                found.push(directory.to_owned());
-            }
-        }
-        found
-    }
-
     pub(crate) fn network(&self) -> &SimNetwork {
         self.0.network()
     }
