@@ -330,6 +330,46 @@ fn records_are_deleted_from_the_front() {
 }
 
 #[test]
+fn a_deletion_of_records_that_one_partition_refuses_tells_what_is_gone() {
+    told(&["topic", "create", "trim-some-test", "--partitions", "3"]);
+    ok(with_input(&["produce", "trim-some-test", "-p", "0"], "a\nb\nc\n"));
+    ok(with_input(&["produce", "trim-some-test", "-p", "1"], "d\ne\n"));
+    ok(with_input(&["produce", "trim-some-test", "-p", "2"], "f\ng\nh\ni\n"));
+    let delete = ["records", "delete", "trim-some-test", "--before", "3"];
+    let tried = |args: &[&str], heading: &[&str], tail: &str| {
+        let output = with_input(args, "");
+        assert_eq!(output.status.code(), Some(1));
+        let table = String::from_utf8(output.stdout).unwrap();
+        let rows = words(&table);
+        assert_eq!((&rows[0][..], &rows[1..]), (heading, &[vec!["0", "3"], vec!["2", "3"]][..]));
+        let said = String::from_utf8(output.stderr).unwrap();
+        for fact in ["trim-some-test-1: ", "OFFSET_OUT_OF_RANGE", tail] {
+            assert!(said.contains(fact), "{fact}: {said}");
+        }
+        let next = said.lines().last().unwrap();
+        assert!(next.starts_with("next: corelog offsets") && !next.contains("--offset"), "{next}");
+    };
+    let dry: Vec<&str> = delete.iter().copied().chain(["--dry-run"]).collect();
+    let tail = "could be cut short: 2 of 3 partitions, as shown; not 1";
+    tried(&dry, &["PARTITION", "EARLIEST", "WOULD", "BE"], tail);
+    assert_eq!(told(&["consume", "trim-some-test", "-p", "0", "-n", "3"]), "a\nb\nc\n");
+    let tail = "; cut short: 2 of 3 partitions, as shown; not 1";
+    tried(&delete, &["PARTITION", "EARLIEST"], tail);
+    let ends = told(&["offsets", "trim-some-test"]);
+    let expected = [["0", "3", "3", "0"], ["1", "0", "2", "2"], ["2", "3", "4", "1"]];
+    assert_eq!(words(&ends)[1..], expected);
+    // What is gone is gone: an earlier start is no way back, and no error.
+    let earlier = ["records", "delete", "trim-some-test", "-p", "0", "--before", "1", "-o", "json"];
+    let dry: Vec<&str> = earlier.iter().copied().chain(["--dry-run"]).collect();
+    let starts = "\"partitions\":[{\"partition\":0,\"earliest\":3}]";
+    for (args, outcome) in [(&dry[..], "could be deleted"), (&earlier[..], "deleted")] {
+        let json = told(args);
+        let outcome = format!("\"outcome\":\"{outcome}\"");
+        assert!(json.contains(&outcome) && json.contains(starts), "{json}");
+    }
+}
+
+#[test]
 fn produce_puts_headers_on_every_record() {
     let produce = ["produce", "headers-test", "-H", "source=import", "--header", "empty="];
     ok(with_input(&produce, "a\nb\n"));

@@ -63,7 +63,7 @@ impl<P: Platform> Client<P> {
         Ok(result.topic_id)
     }
 
-    /// Deletes a topic.
+    /// Deletes a topic. One that an earlier attempt may have deleted, and that is absent now, is deleted.
     pub(crate) async fn delete_topic(&mut self, name: &str) -> Result<(), ClientError> {
         // Version 6 names it in one field, older ones in another; each version writes the one it has.
         let state = DeleteTopicState { name: Some(name.into()), ..DeleteTopicState::default() };
@@ -72,15 +72,28 @@ impl<P: Platform> Client<P> {
             topic_names: vec![name.into()],
             timeout_ms: self.timeout_ms(),
         };
-        self.retried(async |client| {
-            let answer = client.ask_any(&request).await?;
-            let response: DeleteTopicsResponse<'_> = answer.read()?;
-            let Some(result) = response.responses.first() else {
-                return Err(ClientError::NotMentioned { place: name.to_owned() });
-            };
-            ClientError::check(name, result.error_code, result.error_message.as_deref())
+        let mut may_be_done = false;
+        self.retried(async |client| match client.delete_once(name, &request).await {
+            Err(error) if error.is_absence() && may_be_done => Ok(()),
+            result => {
+                may_be_done |= result.as_ref().is_err_and(ClientError::may_be_done);
+                result
+            }
         })
         .await
+    }
+
+    async fn delete_once(
+        &mut self,
+        name: &str,
+        request: &DeleteTopicsRequest<'_>,
+    ) -> Result<(), ClientError> {
+        let answer = self.ask_any(request).await?;
+        let response: DeleteTopicsResponse<'_> = answer.read()?;
+        let Some(result) = response.responses.first() else {
+            return Err(ClientError::NotMentioned { place: name.to_owned() });
+        };
+        ClientError::check(name, result.error_code, result.error_message.as_deref())
     }
 
     /// The time that a request may take, as requests carry it.

@@ -36,13 +36,7 @@ pub(crate) struct Broker {
 impl<P: Platform> Client<P> {
     /// Describes the cluster.
     pub(crate) async fn cluster(&mut self) -> Result<Cluster, ClientError> {
-        let mut attempts = self.attempts();
-        loop {
-            match self.cluster_now().await {
-                Err(error) if self.passes(&error) => attempts.pause(error).await?,
-                result => return result,
-            }
-        }
+        self.retried(async |client| client.cluster_now().await).await
     }
 
     /// [`Client::cluster`], asked once.

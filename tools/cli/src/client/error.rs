@@ -160,6 +160,25 @@ impl ClientError {
         }
     }
 
+    /// Whether there is no such topic or partition.
+    pub(crate) fn is_absence(&self) -> bool {
+        self.code() == Some(ErrorCode::UnknownTopicOrPartition)
+    }
+
+    /// Whether what was asked for may have been done all the same, or still be done.
+    pub(crate) fn may_be_done(&self) -> bool {
+        match self {
+            Self::Broken { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { code, .. } => matches!(
+                code,
+                ErrorCode::RequestTimedOut
+                    | ErrorCode::NetworkException
+                    | ErrorCode::KafkaStorageError
+            ),
+            _ => false,
+        }
+    }
+
     /// Whether it may pass when the metadata is asked for again and the request repeated.
     pub(crate) fn passes(&self) -> bool {
         match self {
@@ -240,7 +259,7 @@ fn advice_for(code: ErrorCode) -> Option<&'static str> {
             "use 1 to 249 letters, digits, dots, underscores or dashes"
         }
         ErrorCode::OffsetOutOfRange => {
-            "corelog topic describe shows the offsets there are; --offset beginning starts at the first"
+            "corelog offsets TOPIC shows what there is: the first offset of each partition, and where it ends"
         }
         ErrorCode::MessageTooLarge => {
             "send less in one record, or raise the bound: corelog topic alter TOPIC -c max.message.bytes=N"

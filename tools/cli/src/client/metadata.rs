@@ -74,17 +74,10 @@ impl Topic {
 impl<P: Platform> Client<P> {
     /// Every topic, ascending by name.
     pub(crate) async fn topics(&mut self) -> Result<Vec<Topic>, ClientError> {
-        let mut attempts = self.attempts();
-        loop {
-            match self.metadata_once(None, AutoCreate::Never).await {
-                Err(error) if self.passes(&error) => attempts.pause(error).await?,
-                result => {
-                    let mut topics = result?;
-                    topics.sort_by(|left, right| left.name.cmp(&right.name));
-                    return Ok(topics);
-                }
-            }
-        }
+        let ask = async |client: &mut Self| client.metadata_once(None, AutoCreate::Never).await;
+        let mut topics = self.retried(ask).await?;
+        topics.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(topics)
     }
 
     /// One topic by name. Waits for one that is being made; refuses one that is not there, unless it may be made.
@@ -99,8 +92,8 @@ impl<P: Platform> Client<P> {
                 Ok(topic) => return Ok(topic),
                 Err(error) => error,
             };
-            let is_absent = error.code() == Some(ErrorCode::UnknownTopicOrPartition);
-            if !self.passes(&error) || (is_absent && auto_create == AutoCreate::Never) {
+            let is_final = error.is_absence() && auto_create == AutoCreate::Never;
+            if is_final || !self.passes(&error) {
                 return Err(error);
             }
             attempts.pause(error).await?;

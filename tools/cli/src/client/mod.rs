@@ -42,6 +42,7 @@ pub(crate) use error::ClientError;
 pub(crate) use metadata::{AutoCreate, Topic};
 pub(crate) use offsets::{FoundOffset, OffsetAt};
 pub(crate) use producer::{Acks, OutgoingHeaders, OutgoingRecord, Producer, ProducerOptions};
+pub(crate) use records::CutShort;
 
 use crate::exit::Outcome;
 
@@ -101,7 +102,8 @@ impl<P: Platform> Client<P> {
         Attempts { platform: self.platform.clone(), until, pause: PAUSE_MIN }
     }
 
-    /// Tries `once` until it succeeds, fails for good, or the time is up.
+    /// Tries `once` until it succeeds, fails for good, or the time is up. A topic that is absent is told at once: it is a
+    /// name that was mistyped far more often than one that is about to be there.
     pub(crate) async fn retried<T>(
         &mut self,
         mut once: impl AsyncFnMut(&mut Self) -> Result<T, ClientError>,
@@ -109,7 +111,9 @@ impl<P: Platform> Client<P> {
         let mut attempts = self.attempts();
         loop {
             match once(self).await {
-                Err(error) if self.passes(&error) => attempts.pause(error).await?,
+                Err(error) if self.passes(&error) && !error.is_absence() => {
+                    attempts.pause(error).await?;
+                }
                 result => return result,
             }
         }

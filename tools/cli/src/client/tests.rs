@@ -11,6 +11,11 @@ use record::{
     Timestamp, TopicId,
 };
 use wire::api_versions::{ApiVersion, ApiVersionsResponse};
+use wire::delete_records::{
+    DeleteRecordsPartitionResult, DeleteRecordsRequest, DeleteRecordsResponse,
+    DeleteRecordsTopicResult,
+};
+use wire::delete_topics::{DeletableTopicResult, DeleteTopicsResponse};
 use wire::fetch::{FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData};
 use wire::init_producer_id::InitProducerIdResponse;
 use wire::metadata::{
@@ -26,10 +31,10 @@ const TOPIC: &str = "orders";
 /// A batch, behind the node that took it.
 type Taken = (i32, Vec<u8>);
 
-/// What a fake broker does about the next Produce, in place of what it should.
+/// What a fake broker does about the next Produce or deletion, in place of what it should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Mishap {
-    /// Appends, and the answer is lost.
+    /// Does it, and the answer is lost.
     AckLost,
     /// Refuses with this code.
     Refuse(ErrorCode),
@@ -48,6 +53,9 @@ struct Cluster {
     batch_bytes_max: Rc<Cell<Option<usize>>>,
     /// What a fetch gives, by node; nothing means no answer at all.
     fetchable: Rc<RefCell<BTreeMap<i32, Vec<u8>>>>,
+    is_deleted: Rc<Cell<bool>>,
+    /// Where each partition ends, for the deletion of records.
+    log_ends: Rc<RefCell<Vec<i64>>>,
     api_versions_max: Rc<Cell<Option<i16>>>,
     requests: Rc<Cell<usize>>,
 }
@@ -81,6 +89,8 @@ impl Cluster {
             }
             ApiKey::Produce => self.produce(node, &header, body),
             ApiKey::Fetch => self.fetch(node, &header, body),
+            ApiKey::DeleteTopics => self.delete_topic(&header),
+            ApiKey::DeleteRecords => self.delete_records(node, &header, body),
             api => panic!("nobody asked for {api}"),
         }
     }
@@ -181,6 +191,54 @@ impl Cluster {
         let topic =
             FetchableTopicResponse { partitions: partitions.collect(), ..Default::default() };
         let response = FetchResponse { responses: vec![topic], ..FetchResponse::default() };
+        answer(header, header.version, &response)
+    }
+
+    fn delete_topic(&self, header: &RequestHeader<'_>) -> Reaction {
+        let mishap = self.mishaps.borrow_mut().pop_front();
+        let error_code = match mishap {
+            Some(Mishap::Refuse(code)) => code,
+            _ if self.is_deleted.replace(true) => ErrorCode::UnknownTopicOrPartition,
+            _ => ErrorCode::None,
+        };
+        if mishap == Some(Mishap::AckLost) {
+            return Reaction::Close;
+        }
+        let result = DeletableTopicResult {
+            name: Some(TOPIC.into()),
+            error_code,
+            ..DeletableTopicResult::default()
+        };
+        let response =
+            DeleteTopicsResponse { responses: vec![result], ..DeleteTopicsResponse::default() };
+        answer(header, header.version, &response)
+    }
+
+    fn delete_records(&self, node: i32, header: &RequestHeader<'_>, body: &[u8]) -> Reaction {
+        let request = DeleteRecordsRequest::decode(header.version, body).unwrap();
+        let mishap = self.mishaps.borrow_mut().pop_front();
+        if mishap == Some(Mishap::Hang) {
+            return Reaction::Silence;
+        }
+        let partitions = request.topics[0].partitions.iter().map(|asked| {
+            let index = usize::try_from(asked.partition_index.0).unwrap();
+            let error_code = match mishap {
+                Some(Mishap::Refuse(code)) => code,
+                _ if self.leaders.borrow()[index] != node => ErrorCode::NotLeaderOrFollower,
+                _ if asked.offset.0 > self.log_ends.borrow()[index] => ErrorCode::OffsetOutOfRange,
+                _ => ErrorCode::None,
+            };
+            DeleteRecordsPartitionResult {
+                partition_index: asked.partition_index,
+                low_watermark: asked.offset,
+                error_code,
+            }
+        });
+        let (name, partitions) = (TOPIC.into(), partitions.collect());
+        let response = DeleteRecordsResponse {
+            topics: vec![DeleteRecordsTopicResult { name, partitions }],
+            ..DeleteRecordsResponse::default()
+        };
         answer(header, header.version, &response)
     }
 
@@ -424,4 +482,58 @@ fn an_idle_leader_does_not_keep_a_busy_one_back() {
         assert_eq!((fetched[0].partition, fetched[0].from), (PartitionIndex(1), Offset(5)));
         assert_eq!(&fetched[0].batches[..], b"batch");
     });
+}
+
+#[test]
+fn a_topic_that_is_absent_is_told_at_once_but_not_where_an_earlier_attempt_may_have_deleted_it() {
+    let check = |mishaps: &'static [Mishap], is_deleted: bool, expected: Option<ErrorCode>| {
+        run(move |platform| async move {
+            let cluster = Cluster::start(&platform, &[1]);
+            let mut client = client(platform.clone());
+            // A cluster that was never reached is not asked again.
+            client.topics().await.unwrap();
+            cluster.is_deleted.set(is_deleted);
+            cluster.mishaps.borrow_mut().extend(mishaps);
+            let result = client.delete_topic(TOPIC).await;
+            let code = result.err().and_then(|error| error.code());
+            assert_eq!((code, cluster.is_deleted.get()), (expected, true), "{mishaps:?}");
+            if mishaps.is_empty() {
+                assert_eq!(platform.monotonic(), Duration::ZERO);
+            }
+        });
+    };
+    let absent = Some(ErrorCode::UnknownTopicOrPartition);
+    check(&[], false, None);
+    check(&[], true, absent);
+    check(&[Mishap::AckLost], false, None);
+    check(&[Mishap::Refuse(ErrorCode::RequestTimedOut)], true, None);
+    // Nothing was begun there.
+    check(&[Mishap::Refuse(ErrorCode::NotController)], true, absent);
+}
+
+#[test]
+fn what_is_deleted_of_records_is_told_whatever_others_say() {
+    let check =
+        |mishaps: &'static [Mishap], done: &'static [i32], failure: Option<&'static str>| {
+            run(move |platform| async move {
+                let cluster = Cluster::start(&platform, &[1, 2, 1, 2]);
+                *cluster.log_ends.borrow_mut() = vec![5, 2, 3, 9];
+                let mut client = client(platform);
+                let mut topic = client.topic(TOPIC, AutoCreate::Never).await.unwrap();
+                cluster.mishaps.borrow_mut().extend(mishaps);
+                let before = (0..4).map(|index| (PartitionIndex(index), Offset(3))).collect();
+                let found = client.delete_records(&mut topic, &before).await;
+                let starts = done.iter().map(|index| (PartitionIndex(*index), Offset(3)));
+                assert_eq!(found.starts, starts.collect(), "{mishaps:?}");
+                let said = found.failure.map(|error| error.to_string()).unwrap_or_default();
+                assert!(said.contains(failure.unwrap_or_default()), "{mishaps:?}: {said}");
+                assert_eq!(said.is_empty(), failure.is_none(), "{mishaps:?}: {said}");
+            });
+        };
+    check(&[], &[0, 2, 3], Some("orders-1: "));
+    const PASSING: Mishap = Mishap::Refuse(ErrorCode::NotLeaderOrFollower);
+    check(&[PASSING, PASSING], &[0, 2, 3], Some("orders-1: "));
+    check(&[Mishap::AckLost], &[0, 2, 3], Some("orders-1: "));
+    // The first leader never answers: the second is asked all the same.
+    check(&[Mishap::Hang], &[3], Some("no answer to DeleteRecords"));
 }

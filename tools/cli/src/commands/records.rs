@@ -10,10 +10,10 @@ use clap::{Args, Subcommand};
 use record::{Offset, PartitionIndex};
 use serde::Serialize;
 
-use crate::client::{AutoCreate, Client, ClientError, OffsetAt, Topic};
+use crate::client::{AutoCreate, Client, ClientError, Commit, CutShort, OffsetAt, Topic};
 use crate::commands::topic::chosen_partitions;
 use crate::commands::with_client;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::moment::Moment;
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
@@ -22,9 +22,13 @@ const DELETE_EXAMPLES: &str = "\
 Examples:
   corelog records delete orders --partition 0 --before 42000
   corelog records delete orders --before-time=-7d
-  corelog records delete orders --all
+  corelog records delete orders --all --dry-run
 
-Offsets stay as they are: the first record that is left keeps its number.";
+Offsets stay as they are: the first record that is left keeps its number. Partitions do not fail
+together: those that were cut short are shown, also where another refuses.";
+
+/// Partitions that a failure lists; of the rest it tells the number.
+const LISTED_MAX: usize = 10;
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -44,6 +48,9 @@ pub(crate) struct DeleteArgs {
     partitions: Vec<i32>,
     #[command(flatten)]
     extent: ExtentArgs,
+    /// Only say where the partitions would begin
+    #[arg(long)]
+    dry_run: bool,
     #[command(flatten)]
     cluster: ClusterArgs,
     #[command(flatten)]
@@ -73,7 +80,10 @@ fn parse_moment(text: &str) -> Result<Moment, String> {
 #[derive(Debug, Serialize)]
 struct Deleted {
     topic: String,
+    outcome: &'static str,
     partitions: Vec<DeletedLine>,
+    #[serde(skip)]
+    commit: Commit,
 }
 
 #[derive(Debug, Serialize)]
@@ -85,7 +95,11 @@ struct DeletedLine {
 
 impl Show for Deleted {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
-        let mut table = Table::new(&["PARTITION", "EARLIEST"]);
+        let earliest = match self.commit {
+            Commit::Yes => "EARLIEST",
+            Commit::DryRun => "EARLIEST WOULD BE",
+        };
+        let mut table = Table::new(&["PARTITION", earliest]);
         for line in &self.partitions {
             table.row(vec![line.partition.to_string(), line.earliest.to_string()]);
         }
@@ -97,18 +111,62 @@ impl Show for Deleted {
 pub(crate) fn run(command: &RecordsCommand) -> Outcome {
     let RecordsCommand::Delete(args) = command;
     let mut output = Output::new(args.output.output);
+    let commit = if args.dry_run { Commit::DryRun } else { Commit::Yes };
     with_client(&args.cluster, async |client| {
         let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
         let chosen = chosen_partitions(&topic, &args.partitions)?;
         let before = before(client, &mut topic, &chosen, &args.extent).await?;
-        let starts = client.delete_records(&mut topic, &before).await?;
-        let line = |(index, start): (PartitionIndex, Offset)| DeletedLine {
-            partition: index.0,
-            earliest: start.0,
+        let found = match commit {
+            Commit::Yes => client.delete_records(&mut topic, &before).await,
+            Commit::DryRun => client.could_delete_records(&mut topic, &before).await?,
         };
-        let partitions = starts.into_iter().map(line).collect();
-        output.show(&Deleted { topic: topic.name, partitions })
+        // Shown before the failure is told: what is gone is gone.
+        if !found.starts.is_empty() || found.failure.is_none() {
+            output.show(&shown(topic.name, commit, &found))?;
+        }
+        match found.failure {
+            Some(error) if chosen.len() > 1 => {
+                let rest = rest(commit, &chosen, &found.starts);
+                Err(Failure::from(error).adding(&rest))
+            }
+            Some(error) => Err(error.into()),
+            None => Ok(()),
+        }
     })
+}
+
+fn shown(topic: String, commit: Commit, found: &CutShort) -> Deleted {
+    let line = |(index, start): (&PartitionIndex, &Offset)| DeletedLine {
+        partition: index.0,
+        earliest: start.0,
+    };
+    let outcome = match commit {
+        Commit::Yes => "deleted",
+        Commit::DryRun => "could be deleted",
+    };
+    Deleted { topic, outcome, partitions: found.starts.iter().map(line).collect(), commit }
+}
+
+/// What a failure adds about the partitions that it is not about.
+fn rest(
+    commit: Commit,
+    chosen: &[PartitionIndex],
+    starts: &BTreeMap<PartitionIndex, Offset>,
+) -> String {
+    let left: Vec<&PartitionIndex> =
+        chosen.iter().filter(|index| !starts.contains_key(index)).collect();
+    let listed: Vec<String> = left.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    let more = match left.len().saturating_sub(LISTED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = match commit {
+        Commit::Yes => "cut short",
+        Commit::DryRun => "could be cut short",
+    };
+    let shown = if starts.is_empty() { "" } else { ", as shown" };
+    let (done, all, listed) = (starts.len(), chosen.len(), listed.join(", "));
+    format!("{what}: {done} of {all} partitions{shown}; not {listed}{more}")
 }
 
 /// The offset in each partition before which everything goes.
@@ -134,4 +192,22 @@ async fn before<P: Platform>(
         }
     }
     Ok(before)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_counts_what_is_done_and_lists_what_is_not_within_bounds() {
+        let check = |commit: Commit, count: i32, done: i32, expected: &str| {
+            let chosen: Vec<PartitionIndex> = (0..count).map(PartitionIndex).collect();
+            let starts = (0..done).map(|index| (PartitionIndex(index), Offset(1))).collect();
+            assert_eq!(rest(commit, &chosen, &starts), expected);
+        };
+        check(Commit::Yes, 3, 1, "cut short: 1 of 3 partitions, as shown; not 1, 2");
+        check(Commit::DryRun, 2, 1, "could be cut short: 1 of 2 partitions, as shown; not 1");
+        let long = "cut short: 0 of 1000 partitions; not 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more";
+        check(Commit::Yes, 1000, 0, long);
+    }
 }

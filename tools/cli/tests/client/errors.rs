@@ -119,6 +119,28 @@ fn names_and_options_that_are_wrong() {
 }
 
 #[test]
+fn a_topic_that_is_absent_is_not_waited_for() {
+    const ABSENT: &str = "errors-typo";
+    let started = Instant::now();
+    let facts = [ABSENT, "UNKNOWN_TOPIC_OR_PARTITION"];
+    for args in [
+        &["topic", "delete", ABSENT][..],
+        &["topic", "alter", ABSENT, "-c", "retention.ms=5000"],
+        &["topic", "add-partitions", ABSENT, "--total", "3"],
+        &["topic", "describe", ABSENT],
+        &["config", "describe", "--topic", ABSENT],
+        &["config", "alter", "--topic", ABSENT, "--reset", "retention.ms"],
+        &["records", "delete", ABSENT, "--all"],
+        &["offsets", ABSENT],
+    ] {
+        check(&node().kafka, args, "", REFUSED, &facts, "topic create");
+    }
+    assert_eq!(told(&["topic", "delete", ABSENT, "--if-exists"]), "errors-typo: not there\n");
+    // Each of them asks within 30 s: one that asks again until then is found.
+    assert!(started.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
 fn a_record_that_is_too_large() {
     told(&["topic", "create", "errors-large", "-c", "max.message.bytes=1000"]);
     let lines = format!("a\n{}\n", "x".repeat(2000));
