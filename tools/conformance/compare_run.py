@@ -13,7 +13,6 @@ table that no difference used fails the run.
 import argparse
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,12 +21,19 @@ from pathlib import Path
 from differential import admin_cases, data_cases, describe_cases, frame_cases, schema
 from differential.batches import batch
 from differential.cases import APPENDED, CONFIGURED, TOPIC, TRIMMED, Cases
-from differential.differences import Difference, Expected, differences, matches, table
+from differential.differences import (
+    Difference,
+    Expected,
+    differences,
+    matches,
+    self_test,
+    table,
+)
 from differential.side import Case, Side
 from harness import clients
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import REPOSITORY, target_binary
-from harness.report import CheckFailed, Report, expect, shorten
+from harness.paths import REPOSITORY, add_binary, target_binary
+from harness.report import CheckFailed, Report, Skipped, expect, shorten
 from harness.scratch import scratch_directory
 
 GOLDEN = REPOSITORY / "server" / "wire" / "tests" / "golden.tsv"
@@ -46,7 +52,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(parser)
     parser.add_argument("--kafka-twice", action="store_true", help="compare Kafka with itself")
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument(
@@ -54,6 +60,10 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("--propose", action="store_true", help="print rows for the table")
     return parser.parse_args()
+
+
+class Misused(Skipped):
+    """The command line names no case: nothing was checked, and nothing is kept."""
 
 
 @dataclass
@@ -161,33 +171,36 @@ def golden() -> str:
     return GOLDEN.name
 
 
-def launches(options: argparse.Namespace) -> Iterator[tuple[str, Launch]]:
+def launches(options: argparse.Namespace) -> tuple[Launch, Launch]:
     """The reference and what is held against it."""
-    yield "kafka", Launch("kafka", Path(), settings=SETTINGS)
     kind = "kafka" if options.kafka_twice else "corelog"
     binary = options.corelog or target_binary("corelog")
-    yield "corelog", Launch(kind, binary, options.shards, SETTINGS)
+    tried = Launch(kind, binary, options.shards, SETTINGS)
+    return Launch("kafka", Path(), settings=SETTINGS), tried
 
 
 def run(options: argparse.Namespace, report: Report, scratch: Path, stack: ExitStack) -> None:
     """Starts both and compares them case by case."""
+    report.run("compare/self-test", lambda: expect(not self_test(), "; ".join(self_test())))
     if not report.run("compare/golden", golden):
         return
-    sides: dict[str, Side] = {}
-    for name, launch in launches(options):
+
+    def side_of(name: str, launch: Launch) -> Side:
         broker = Broker(launch, scratch / name)
         stack.callback(broker.close)
-        sides[name] = prepared(broker)
-    rows = [] if options.kafka_twice else table()
-    judge = Judge(sides["kafka"], sides["corelog"], rows)
-    cases = all_cases(served_by(sides["corelog"]))
+        return prepared(broker)
+
+    reference, tried = launches(options)
+    corelog = side_of("corelog", tried)
+    cases = all_cases(served_by(corelog))
     names = [case.name for case in cases.found]
     expect(len(names) == len(set(names)), f"names that stand twice: {_repeated(names)}")
     for text in options.only:
+        # The cases are those of the APIs that are served: only now is it known.
         if not any(text in name for name in names):
-            # The cases are those of the APIs that are served: only now is it known.
-            print(f"compare_run.py: --only {text}: no case is called like this", file=sys.stderr)
-            sys.exit(2)
+            raise Misused(f"--only {text}: no case is called like this")
+    rows = [] if options.kafka_twice else table()
+    judge = Judge(side_of("kafka", reference), corelog, rows)
     for case in cases.found:
         if not options.only or any(text in case.name for text in options.only):
             report.run(f"compare/{case.name}", partial(judge.compare, case))
@@ -206,8 +219,12 @@ def _repeated(names: list[str]) -> str:
 def main() -> int:
     """Runs what the command line asks for."""
     options, report = arguments(), Report()
-    with scratch_directory("compare-", report) as scratch, ExitStack() as stack:
-        run(options, report, scratch, stack)
+    try:
+        with scratch_directory("compare-", report) as scratch, ExitStack() as stack:
+            run(options, report, scratch, stack)
+    except Misused as misused:
+        print(f"compare_run.py: {misused}", file=sys.stderr)
+        return 2
     return report.close()
 
 

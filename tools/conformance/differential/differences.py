@@ -3,6 +3,8 @@
 `expected.tsv` has a row for each difference that is meant: which cases (shell patterns with spaces
 between them), which field (one shell pattern), what Kafka says, what Corelog says (`*` for any), and why. A difference
 without a row fails its case; a row that no case used fails the run: the table cannot grow stale.
+
+What Corelog says where Kafka says nothing counts field by field, so that each value is held to; what it lacks counts once.
 """
 
 import fnmatch
@@ -13,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from .schema import Value
+from .schema import Fields, Value
 
 TABLE = Path(__file__).with_name("expected.tsv")
 # What names an element of a list, the first that it has. Kafka keeps no order in most lists.
@@ -30,6 +32,9 @@ NAMES = (
     "Index",
     "TopicId",
     "LogDir",
+    "ReplicaId",
+    "NodeId",
+    "BrokerId",
 )
 TEXT_MAX = 60
 
@@ -81,7 +86,7 @@ def table() -> list[Expected]:
 
 
 def differences(kafka: Value, corelog: Value, place: str = "") -> Iterator[Difference]:
-    """Every field in which the two differ; an element that one lacks counts once."""
+    """Every field in which the two differ."""
     if isinstance(kafka, dict) and isinstance(corelog, dict):
         for name in kafka.keys() | corelog.keys():
             where = f"{place}.{name}" if place else name
@@ -89,7 +94,11 @@ def differences(kafka: Value, corelog: Value, place: str = "") -> Iterator[Diffe
     elif isinstance(kafka, list) and isinstance(corelog, list) and _has_names(kafka + corelog):
         left, right = _by_name(kafka), _by_name(corelog)
         for name in left.keys() | right.keys():
-            yield from _member(left, right, name, f"{place}[{name}]")
+            where = f"{place}[{name}]"
+            if name in left:
+                yield from _member(left, right, name, where)
+            else:
+                yield from _of_corelog_alone(_unnamed(right[name]), where)
     elif kafka != corelog:
         yield Difference(place, shown(kafka), shown(corelog))
 
@@ -98,11 +107,22 @@ def _member(
     kafka: dict[str, Value], corelog: dict[str, Value], name: str, place: str
 ) -> Iterator[Difference]:
     if name not in kafka:
-        yield Difference(place, "absent", shown(corelog[name]))
+        yield from _of_corelog_alone(corelog[name], place)
     elif name not in corelog:
         yield Difference(place, shown(kafka[name]), "absent")
     else:
         yield from differences(kafka[name], corelog[name], place)
+
+
+def _of_corelog_alone(value: Value, place: str) -> Iterator[Difference]:
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            yield from _of_corelog_alone(inner, f"{place}.{name}")
+    elif isinstance(value, list) and value and _has_names(value):
+        for name, element in _by_name(value).items():
+            yield from _of_corelog_alone(_unnamed(element), f"{place}[{name}]")
+    else:
+        yield Difference(place, "absent", shown(value))
 
 
 def _has_names(elements: list[Value]) -> bool:
@@ -114,8 +134,7 @@ def _has_names(elements: list[Value]) -> bool:
 def _by_name(elements: list[Value]) -> dict[str, Value]:
     named: dict[str, Value] = {}
     for element in elements:
-        # A name that is null does not name: in an answer by id the id does.
-        first = next((element[name] for name in NAMES if element.get(name) is not None), None)
+        first = element.get(_naming(element))
         name, again = str(first), 2
         while name in named:
             name, again = f"{first} #{again}", again + 1
@@ -123,8 +142,18 @@ def _by_name(elements: list[Value]) -> dict[str, Value]:
     return named
 
 
+def _naming(element: Fields) -> str:
+    # A name that is null does not name: in an answer by id the id does.
+    return next((name for name in NAMES if element.get(name) is not None), "")
+
+
+def _unnamed(element: Fields) -> Fields:
+    # What names it stands in the place already.
+    return {key: inner for key, inner in element.items() if key != _naming(element)}
+
+
 def shown(value: Value) -> str:
-    """A value as the table writes it."""
+    """A value as the table writes it: two that differ are written differently, but for what Corelog lacks."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -134,4 +163,35 @@ def shown(value: Value) -> str:
     if isinstance(value, dict) and value:
         return "present"
     text = str(value).replace("\t", " ").replace("\n", " ") or '""'
-    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}…"
+    if len(text) <= TEXT_MAX:
+        return text
+    return f"{text[:TEXT_MAX]}… ({hashlib.sha256(text.encode()).hexdigest()[:8]})"
+
+
+def self_test() -> list[str]:
+    """What `differences` fails to see or to tell, of answers that differ on purpose."""
+
+    def of(kafka: Value, corelog: Value) -> set[tuple[str, str, str]]:
+        return {(one.field, one.kafka, one.corelog) for one in differences(kafka, corelog)}
+
+    def answer(error: int) -> Fields:
+        part = {"Index": 0, "ErrorCode": error, "RecordErrors": []}
+        return {"Responses": [{"Name": "diff-append", "PartitionResponses": [part]}]}
+
+    place = "Responses[diff-append]"
+    part = f"{place}.PartitionResponses[0]"
+    alone = {(f"{part}.ErrorCode", "absent", "87"), (f"{part}.RecordErrors", "absent", "[]")}
+    ended = {"ended": "no answer"}
+    over = ("ended", "no answer", "absent")
+    long = ["x" * TEXT_MAX + end for end in "ab"]
+    cases = {
+        "equal": of(answer(87), answer(87)) == set(),
+        "an error code": of(answer(0), answer(87)) == {(f"{part}.ErrorCode", "0", "87")},
+        "an answer of Corelog alone": of(ended, answer(87)) == {over, *alone},
+        "a code in it": of(ended, answer(87)) != of(ended, answer(0)),
+        "an element of Corelog alone": of({"Responses": []}, answer(87)) == alone,
+        "what Corelog lacks": of(answer(0), {"Responses": []}) == {(place, "present", "absent")},
+        "the end of a long text": shown(long[0]) != shown(long[1]),
+        "the end of a long list": shown([1, *long[:1]]) != shown([1, *long[1:]]),
+    }
+    return [name for name, is_seen in cases.items() if not is_seen]

@@ -84,8 +84,9 @@ def coordinators(cases: Cases) -> None:
         ("kind-9", "x", 9),
         ("kind-negative", "x", -1),
         ("share", "x", 2),
-        ("no-name", "", 0),
     ):
         body = {"Key": key, "KeyType": kind, "CoordinatorKeys": [key]}
         add(api, what, body, cases.since(api, 1))
+    # Once: no name is a group's name to Kafka, and what it answers next hangs on how fast it creates the topic.
+    add(api, "no-name", {"KeyType": 0, "CoordinatorKeys": [""]}, cases.ends(api)[-1:])
     add(api, "no-keys", {"KeyType": 0}, cases.since(api, 4))
