@@ -3,6 +3,8 @@
     churn_run.py [--corelog PATH] [--seed N] [--kills 20] [--shards 2]
     churn_run.py --self-test
 
+    churn/self-test The comparison sees what was changed on purpose, and a client that a living node
+                    drops is told from one that the kill cut off.
     churn/kills     Three clients, each with topics of its own, create, delete, re-create, grow,
                     alter, trim and fill them at random. The node is killed with SIGKILL amid their
                     requests, again and again. After every restart the node's names, topic ids,
@@ -19,6 +21,7 @@ import argparse
 import dataclasses
 import hashlib
 import random
+import socket
 import subprocess
 import sys
 import threading
@@ -32,7 +35,7 @@ from differential.schema import Fields
 from differential.side import ZERO_ID, Side
 from harness import raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import target_binary
+from harness.paths import add_binary, target_binary
 from harness.report import CheckFailed, Report, expect, expect_equal
 from harness.scratch import scratch_directory
 from harness.topic_model import (
@@ -40,9 +43,10 @@ from harness.topic_model import (
     TopicModel,
     differences,
     digest_of,
-    self_test,
     stored_in,
 )
+from harness.topic_model import self_test as model_self_test
+from harness.waiting import wait_while
 
 CLIENTS = 3
 TOPICS_A_CLIENT = 5
@@ -98,6 +102,7 @@ class Churner:
     # What was sent and not answered: done or not done.
     pending: Operation | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    answered: int = 0
     error: BaseException | None = None
 
     @property
@@ -306,7 +311,13 @@ class World:
     broker: Broker
     churners: list[Churner]
     resolved: dict[str, int] = field(default_factory=lambda: {"done": 0, "not done": 0})
-    answered: int = 0
+    # From here on a connection may end; before, only the node itself can have ended it.
+    is_killed: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def answered(self) -> int:
+        """Answers in all."""
+        return sum(one.answered for one in self.churners)
 
     def verify(self) -> None:
         """Node and model agree; what was under way is from now on as it was found."""
@@ -346,23 +357,47 @@ class World:
 
     def churn_until_killed(self, answers: int, delay: float) -> None:
         """Lets the clients go, kills the node after so many answers, and waits for the clients."""
-        target = self.answered + answers
+        self.is_killed.clear()
         threads = [threading.Thread(target=self.churn, args=(one,)) for one in self.churners]
         for thread in threads:
             thread.start()
+        try:
+            self.wait_for_answers(self.answered + answers)
+            expect_equal("panics", self.broker.metrics()["corelog_panics_total"], 0)
+            time.sleep(delay)
+        finally:
+            self.is_killed.set()
+            self.broker.kill()
+            for thread in threads:
+                thread.join(ROUND_SECONDS_MAX)
+        self.raise_errors()
+        # One that still runs would change the model while it is compared.
+        left = sum(thread.is_alive() for thread in threads)
+        expect(not left, f"{left} clients go on {ROUND_SECONDS_MAX} s after the kill")
+
+    def wait_for_answers(self, target: int) -> None:
+        """Until there are so many, and one more for each client after them.
+
+        Without that a request which the node never answers would pass for one that the kill cut off.
+        """
+        self.wait_while("answers", lambda: self.answered < target)
+        had = [one.answered for one in self.churners]
+        pairs = list(zip(self.churners, had, strict=True))
+        self.wait_while("every client's answer", lambda: any(o.answered <= n for o, n in pairs))
+
+    def wait_while(self, what: str, is_missing: Callable[[], bool]) -> None:
+        """Waits, finely since a kill is to fall amid a request, and only as long as no client has failed."""
         deadline = time.monotonic() + ROUND_SECONDS_MAX
-        while self.answered < target and time.monotonic() < deadline:
-            if any(one.error for one in self.churners):
-                break
+        while is_missing():
+            self.raise_errors()
+            expect(time.monotonic() < deadline, f"{what}: not within {ROUND_SECONDS_MAX} s")
             time.sleep(0.001)
-        time.sleep(delay)
-        self.broker.kill()
-        for thread in threads:
-            thread.join(ROUND_SECONDS_MAX)
-        errors = [one.error for one in self.churners if one.error]
-        if errors:
-            raise errors[0]
-        expect(self.answered >= target, f"not {answers} answers in {ROUND_SECONDS_MAX} s")
+
+    def raise_errors(self) -> None:
+        """Fails with what a client has met."""
+        for churner in self.churners:
+            if churner.error:
+                raise churner.error
 
     def churn(self, churner: Churner) -> None:
         """One client, until the node is gone."""
@@ -374,9 +409,11 @@ class World:
                     operation.send(side)
                     churner.apply(operation)
                     churner.pending = None
-                    self.answered += 1
-        except GONE:
-            return
+                    churner.answered += 1
+        except GONE as error:
+            if not self.is_killed.is_set():
+                what = churner.pending.what if churner.pending else "nothing"
+                churner.error = CheckFailed(f"{what}: the living node let go of it: {error!r}")
         except BaseException as error:  # Handed to the main thread.
             churner.error = error
 
@@ -441,7 +478,9 @@ def kills(world: World, options: argparse.Namespace) -> str:
     world.stop()
     world.broker.start()
     world.verify()
-    wait_until_empty(world.broker.data_dir / "deleted")
+    # The files of what was deleted go in the background.
+    deleted = world.broker.data_dir / "deleted"
+    wait_while("deleted files", lambda: names_in(deleted), SWEEP_SECONDS_MAX)
     world.stop()
     verify_at_rest(world.broker)
     counts: dict[str, int] = {}
@@ -456,12 +495,9 @@ def kills(world: World, options: argparse.Namespace) -> str:
     return f"seed={options.seed} kills={options.kills} {line}"
 
 
-def wait_until_empty(directory: Path) -> None:
-    """The files of what was deleted go in the background."""
-    deadline = time.monotonic() + SWEEP_SECONDS_MAX
-    while left := [path.name for path in directory.iterdir()]:
-        expect(time.monotonic() < deadline, f"deleted and still there: {left[:5]}")
-        time.sleep(0.05)
+def names_in(directory: Path) -> list[str]:
+    """What lies there."""
+    return [path.name for path in directory.iterdir()]
 
 
 def verify_at_rest(broker: Broker) -> None:
@@ -492,12 +528,37 @@ def shards(world: World, options: argparse.Namespace) -> str:
     return f"seed={options.seed} shards 1, 2, 1: {len(before)} files, each the same"
 
 
+def self_test() -> list[str]:
+    """What the run fails to see: a changed picture, and a client that the node drops."""
+    return model_self_test() + [f"dropped: {said}" for said in drop_self_test()]
+
+
+def drop_self_test() -> Iterator[str]:
+    """A node that hangs up on its clients while it lives is at fault; one that was killed is not."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def hang_up() -> None:
+            for _ in range(2):
+                listener.accept()[0].close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        broker = Broker(Launch("corelog", Path()), Path(), port=listener.getsockname()[1])
+        for is_killed in (False, True):
+            churner = Churner(0, random.Random(1))
+            world = World(broker, [churner])
+            if is_killed:
+                world.is_killed.set()
+            world.churn(churner)
+            if (churner.error is None) != is_killed:
+                yield f"killed: {is_killed}, told: {churner.error!r}"
+
+
 def main() -> int:
     """Runs what the command line asks for."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(parser)
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1 << 31))
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--shards", type=int, default=2)

@@ -2,8 +2,9 @@
 
     disk_full_run.py [--corelog PATH] [--mib 1024] [--shards 2]
 
-Makes an ext4 file system in a file, mounts it through a loop device and runs the node on it; needs
-root, and is skipped without. Twice:
+Makes an ext4 file system in a file, mounts it through a loop device and runs the node on it. Who may
+not do that (no root, a container without the right to mount or without loop devices) is told so, and
+the run ends with exit code 77: nothing was checked. A mount that fails where it may be made is a failure. Twice:
 
     disk/floor   disk.floor.bytes is set. Producing is refused at the floor; fetches, changes of
                  configuration and deletions go on; what they free lets producing go on.
@@ -12,7 +13,9 @@ root, and is skipped without. Twice:
                  recovered and go on, that of metadata among them.
 
 In both the process stays the same one, and every record that was acknowledged is there at the end,
-and again after a kill and a restart.
+and again after a kill and a restart. A run that failed keeps the image, with the node's directory in it.
+
+    disk/nothing-left  no mount and no loop device of the two is left.
 """
 
 import argparse
@@ -23,7 +26,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -35,9 +39,10 @@ from confluent_kafka.admin import (
 )
 from harness import clients, raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import target_binary
-from harness.report import CheckFailed, Report, Skipped, expect, expect_equal
+from harness.paths import add_binary, target_binary
+from harness.report import NOTHING_CHECKED, CheckFailed, Report, Skipped, expect, expect_equal
 from harness.scratch import scratch_directory
+from harness.waiting import wait_while
 
 KAFKA_STORAGE_ERROR = 56
 MIB = 1 << 20
@@ -49,30 +54,86 @@ SEGMENT_BYTES = 16 * MIB
 RESUME_SECONDS_MAX = 30.0
 # Two looks.
 SETTLE_SECONDS = 2.5
+# A node that was just killed gives its files up within moments.
+UNMOUNT_SECONDS_MAX = 10.0
+CAP_SYS_ADMIN = 21
+LOOP_CONTROL = "/dev/loop-control"
 NUMBER = struct.Struct(">q")
 TOPIC_KEEP, TOPIC_BULK = "keep", "bulk"
 # A block of the metadata log holds fewer creations than that: one of them needs another block.
 CREATIONS_MAX = 150
 
 
+def why_not_mountable() -> str | None:
+    """Why nobody may mount a loop device here; whatever else goes wrong is a failure of the run."""
+    if os.geteuid() != 0:
+        return "needs root for the loop device"
+    if not has_capability(CAP_SYS_ADMIN):
+        return "root may not mount here (no CAP_SYS_ADMIN)"
+    try:
+        os.close(os.open(LOOP_CONTROL, os.O_RDWR))
+    except OSError as error:
+        return f"no loop devices here: {error}"
+    return None
+
+
+def has_capability(number: int) -> bool:
+    """Whether this process has a capability: root within a container may lack it."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("CapEff:"):
+            return bool(int(line.split()[1], 16) >> number & 1)
+    return False
+
+
 @contextmanager
-def small_disk(scratch: Path, mib: int) -> Iterator[Path]:
-    """A file system of `mib` MiB, mounted; it is gone on return."""
+def small_disk(scratch: Path, mib: int, made: list[Path]) -> Iterator[Path]:
+    """A file system of `mib` MiB, mounted; on return it no longer is. `made` learns of its image."""
     image, mount = scratch / "disk.img", scratch / "disk"
     mount.mkdir()
     with image.open("wb") as file:
         file.truncate(mib * MIB)
     # No blocks kept for root: the node may run as root, and would use them.
     run_quietly("mkfs.ext4", "-q", "-m", "0", str(image))
-    try:
-        run_quietly("mount", "-o", "loop", str(image), str(mount))
-    except CheckFailed as error:
-        raise Skipped(f"no loop device can be mounted here: {error}") from error
+    made.append(image)
+    run_quietly("mount", "-o", "loop", str(image), str(mount))
     try:
         yield mount
     finally:
-        run_quietly("umount", str(mount))
-        image.unlink()
+        unmount(mount)
+
+
+def unmount(mount: Path) -> None:
+    """Unmounts, in the end also what is still in use. Never raises: what ended the check is what must be told."""
+    deadline = time.monotonic() + UNMOUNT_SECONDS_MAX
+    while True:
+        lazily = time.monotonic() > deadline
+        command = ["umount", *(["--lazy"] if lazily else []), str(mount)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode == 0 or lazily:
+            break
+        time.sleep(0.2)
+    if lazily:
+        print(f"{mount}: busy, unmounted once it no longer is: {done.stderr.strip()}", flush=True)
+
+
+def nothing_is_left(images: list[Path]) -> str:
+    """No mount and no loop device outlives the checks: enough of them would keep the next run from its own."""
+    mounts = Path("/proc/self/mounts").read_text()
+    mounted = [image for image in images if f" {image.parent}/" in mounts]
+    expect(not mounted, f"still mounted: {mounted}")
+    wait_while("loop devices", lambda: loop_devices_of(images), RESUME_SECONDS_MAX)
+    return f"images={len(images)}"
+
+
+def loop_devices_of(images: list[Path]) -> list[str]:
+    """The loop devices behind which one of these files is, or was before it was removed."""
+    names = {str(image) for image in images}
+    found = []
+    for backing in Path("/sys/block").glob("loop*/loop/backing_file"):
+        with suppress(OSError):  # A device that goes while we look.
+            if backing.read_text().strip().removesuffix(" (deleted)") in names:
+                found.append(backing.parts[3])
+    return found
 
 
 def run_quietly(*command: str) -> None:
@@ -167,16 +228,6 @@ class Filler:
         expect(raw.without_offset(stored) == sent, "the last large record differs")
 
 
-def wait_until(what: str, is_so: Callable[[], bool]) -> float:
-    """Waits with a bound; returns the seconds it took."""
-    begin = time.monotonic()
-    while not is_so():
-        seconds = time.monotonic() - begin
-        expect(seconds < RESUME_SECONDS_MAX, f"{what}: not within {RESUME_SECONDS_MAX} s")
-        time.sleep(0.1)
-    return time.monotonic() - begin
-
-
 def set_config(broker: Broker, topic: str, name: str, value: str) -> None:
     """Sets one configuration of a topic."""
     entry = ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
@@ -200,14 +251,13 @@ def delete_topic(broker: Broker, topic: str) -> None:
     client.delete_topics([topic])[topic].result(30)
 
 
-def start(launch: Launch, data_dir: Path) -> tuple[Broker, Filler]:
-    """A node with both topics."""
-    broker = Broker(launch, data_dir)
+def start(broker: Broker) -> Filler:
+    """Starts the node and makes both topics. Whoever made the broker closes it, also where this fails."""
     broker.start()
     clients.create_topic(broker.bootstrap, TOPIC_KEEP)
     config = {"segment.bytes": str(SEGMENT_BYTES)}
     clients.create_topic(broker.bootstrap, TOPIC_BULK, config=config)
-    return broker, Filler(broker)
+    return Filler(broker)
 
 
 def restart_and_verify(broker: Broker, filler: Filler) -> None:
@@ -218,34 +268,47 @@ def restart_and_verify(broker: Broker, filler: Filler) -> None:
     filler.verify()
 
 
-def at_the_floor(launch: Launch, options: argparse.Namespace) -> str:
+@contextmanager
+def node_on_small_disk(
+    prefix: str, launch: Launch, mib: int, made: list[Path]
+) -> Iterator[tuple[Broker, Path]]:
+    """A node, not started yet, whose directory is on a disk of its own, and where that is mounted.
+
+    The node ends before its disk is unmounted, and that before the directory around it goes.
+    """
+    with (
+        scratch_directory(prefix) as scratch,
+        small_disk(scratch, mib, made) as mount,
+        closing(Broker(launch, mount / "data")) as broker,
+    ):
+        yield broker, mount
+
+
+def at_the_floor(launch: Launch, mib: int, made: list[Path]) -> str:
     """Refused at the floor; everything else goes on; producing too, when there is room again."""
-    with scratch_directory("disk-floor-") as scratch, small_disk(scratch, options.mib) as mount:
-        broker, filler = start(launch, mount / "data")
-        try:
-            pid = broker.pid
-            with raw.Connection(broker.port) as connection:
-                filler.fill_for_good(connection, options.mib * MIB)
-                free = free_bytes(mount)
-                expect(0 < free < FLOOR_BYTES, f"{free} bytes free, floor {FLOOR_BYTES}")
-                expect_equal("a kept record", filler.keep_one(connection), KAFKA_STORAGE_ERROR)
-                expect_equal("metric", broker.metrics()["corelog_disk_below_floor"], launch.shards)
-                filler.verify()  # Fetches.
-                clients.create_topic(broker.bootstrap, "made-on-a-full-disk")
-                seconds = [resume(filler, connection, lambda: by_records(broker, filler))]
-                filler.fill_for_good(connection, options.mib * MIB)
-                by_age = lambda: set_config(broker, TOPIC_BULK, "retention.bytes", "1")  # noqa: E731
-                seconds.append(resume(filler, connection, by_age))
-                set_config(broker, TOPIC_BULK, "retention.bytes", "-1")
-                filler.fill_for_good(connection, options.mib * MIB)
-                filler.bulk_last = -1  # Nothing of it is looked for any more.
-                by_topic = lambda: delete_topic(broker, TOPIC_BULK)  # noqa: E731
-                seconds.append(resume(filler, connection, by_topic))
-            expect_equal("process", broker.pid, pid)
-            restart_and_verify(broker, filler)
-            restart_while_full(broker, filler, options.mib * MIB)
-        finally:
-            broker.close()
+    with node_on_small_disk("disk-floor-", launch, mib, made) as (broker, mount):
+        filler = start(broker)
+        pid = broker.pid
+        with raw.Connection(broker.port) as connection:
+            filler.fill_for_good(connection, mib * MIB)
+            free = free_bytes(mount)
+            expect(0 < free < FLOOR_BYTES, f"{free} bytes free, floor {FLOOR_BYTES}")
+            expect_equal("a kept record", filler.keep_one(connection), KAFKA_STORAGE_ERROR)
+            expect_equal("metric", broker.metrics()["corelog_disk_below_floor"], launch.shards)
+            filler.verify()  # Fetches.
+            clients.create_topic(broker.bootstrap, "made-on-a-full-disk")
+            seconds = [resume(filler, connection, lambda: by_records(broker, filler))]
+            filler.fill_for_good(connection, mib * MIB)
+            by_age = lambda: set_config(broker, TOPIC_BULK, "retention.bytes", "1")  # noqa: E731
+            seconds.append(resume(filler, connection, by_age))
+            set_config(broker, TOPIC_BULK, "retention.bytes", "-1")
+            filler.fill_for_good(connection, mib * MIB)
+            filler.bulk_last = -1  # Nothing of it is looked for any more.
+            by_topic = lambda: delete_topic(broker, TOPIC_BULK)  # noqa: E731
+            seconds.append(resume(filler, connection, by_topic))
+        expect_equal("process", broker.pid, pid)
+        restart_and_verify(broker, filler)
+        restart_while_full(broker, filler, mib * MIB)
     times = ", ".join(f"{one:.1f}" for one in seconds)
     return f"large={filler.bulk_count} kept={len(filler.kept)} missing=0 resumed after s: {times}"
 
@@ -270,7 +333,7 @@ def by_records(broker: Broker, filler: Filler) -> None:
 def resume(filler: Filler, connection: raw.Connection, give_space: Callable[[], None]) -> float:
     """Gives space, and waits until a record is taken; returns how long that took."""
     give_space()
-    return wait_until("producing", lambda: filler.keep_one(connection) == raw.NONE)
+    return wait_while("producing", lambda: filler.keep_one(connection), RESUME_SECONDS_MAX)
 
 
 def take_last_blocks(path: Path) -> None:
@@ -310,45 +373,45 @@ def take_records(broker: Broker, topics: list[str]) -> None:
     records = raw.batch([(None, b"late")], int(1000 * time.time()))
     with raw.Connection(broker.port) as connection:
         for topic in topics:
-            wait_until(f"creating {topic}", lambda topic=topic: is_created(broker, topic))
-
-            def is_taken(topic: str = topic) -> bool:
-                return connection.produce(topic, 0, records).error == raw.NONE
-
-            wait_until(f"producing to {topic}", is_taken)
+            is_absent = lambda topic=topic: not is_created(broker, topic)  # noqa: E731
+            wait_while(f"creating {topic}", is_absent, RESUME_SECONDS_MAX)
+            error = lambda topic=topic: connection.produce(topic, 0, records).error  # noqa: E731
+            wait_while(f"producing to {topic}", error, RESUME_SECONDS_MAX)
 
 
-def at_the_end(launch: Launch, options: argparse.Namespace) -> str:
+def at_the_end(launch: Launch, mib: int, made: list[Path]) -> str:
     """The device refuses; when it has room again, so do the logs."""
-    with scratch_directory("disk-full-") as scratch, small_disk(scratch, options.mib) as mount:
+    with node_on_small_disk("disk-full-", launch, mib, made) as (broker, mount):
+        filler = start(broker)
         ballast, crumbs = mount / "ballast", mount / "crumbs"
-        broker, filler = start(launch, mount / "data")
-        try:
-            pid = broker.pid
-            with ballast.open("wb") as file:
-                os.posix_fallocate(file.fileno(), 0, BALLAST_BYTES)
-            with raw.Connection(broker.port) as connection:
-                filler.fill(connection, options.mib * MIB)
-                take_last_blocks(crumbs)
-                late = create_until_refused(broker)
-                filler.verify()
-                ballast.unlink()
-                crumbs.unlink()
-                seconds = wait_until(
-                    "large records", lambda: filler.write_bulk(connection) == raw.NONE
-                )
-                wait_until("kept records", lambda: filler.keep_one(connection) == raw.NONE)
-            take_records(broker, late)
-            expect_equal("process", broker.pid, pid)
-            resumed = broker.metrics()["corelog_logs_resumed_total"]
-            expect(resumed >= 1, f"corelog_logs_resumed_total = {resumed}: the end was never met")
-            restart_and_verify(broker, filler)
-            take_records(broker, late)
-        finally:
-            broker.close()
+        pid = broker.pid
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, BALLAST_BYTES)
+        with raw.Connection(broker.port) as connection:
+            filler.fill(connection, mib * MIB)
+            take_last_blocks(crumbs)
+            late = create_until_refused(broker)
+            filler.verify()
+            ballast.unlink()
+            crumbs.unlink()
+            large = lambda: filler.write_bulk(connection)  # noqa: E731
+            seconds = wait_while("large records", large, RESUME_SECONDS_MAX)
+            kept_one = lambda: filler.keep_one(connection)  # noqa: E731
+            wait_while("kept records", kept_one, RESUME_SECONDS_MAX)
+        take_records(broker, late)
+        expect_equal("process", broker.pid, pid)
+        resumed = broker.metrics()["corelog_logs_resumed_total"]
+        expect(resumed >= 1, f"corelog_logs_resumed_total = {resumed}: the end was never met")
+        restart_and_verify(broker, filler)
+        take_records(broker, late)
     kept = f"large={filler.bulk_count} kept={len(filler.kept)} missing=0"
     kept += f" topics created={len(late) - 1}"
     return f"{kept} logs resumed={resumed:.0f} after s: {seconds:.1f}"
+
+
+def skip(why: str) -> str:
+    """A check that cannot be made here."""
+    raise Skipped(why)
 
 
 def main() -> int:
@@ -356,23 +419,27 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(parser)
     parser.add_argument("--mib", type=int, default=1024, help="size of the device")
     parser.add_argument("--shards", type=int, default=2)
     options, report = parser.parse_args(), Report()
     binary = options.corelog or target_binary("corelog")
 
     def launch(floor_bytes: int) -> Launch:
-        if os.geteuid() != 0:
-            raise Skipped("needs root for the loop device")
         settings = (f"disk.floor.bytes={floor_bytes}", "log.retention.check.interval.ms=1000")
         return Launch("corelog", binary, options.shards, settings)
 
-    report.run("disk/floor", lambda: at_the_floor(launch(FLOOR_BYTES), options))
-    report.run("disk/full", lambda: at_the_end(launch(0), options))
+    images: list[Path] = []
+    checks: dict[str, Callable[[], str]] = {
+        "disk/floor": partial(at_the_floor, launch(FLOOR_BYTES), options.mib, images),
+        "disk/full": partial(at_the_end, launch(0), options.mib, images),
+        "disk/nothing-left": partial(nothing_is_left, images),
+    }
+    why_not = why_not_mountable()
+    for name, check in checks.items():
+        report.run(name, partial(skip, why_not) if why_not else check)
     exit_code = report.close()
-    # Who may not mount cannot run this, and that is no fault of the node.
-    return 0 if report.skipped and not report.failed else exit_code
+    return NOTHING_CHECKED if why_not else exit_code
 
 
 if __name__ == "__main__":

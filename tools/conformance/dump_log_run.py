@@ -26,7 +26,7 @@ from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.clients import CODECS, Delivery
 from harness.dump_judge import judge_indexes, judge_logs, judge_snapshots
 from harness.kafka_tools import run, run_any
-from harness.paths import target_binary
+from harness.paths import add_binary, target_binary
 from harness.raw import Connection, FetchFrom
 from harness.report import Report, Skipped, expect, expect_equal
 from harness.scratch import scratch_directory
@@ -335,7 +335,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(which)
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--records", type=int, default=RECORDS_FULL)
     parser.add_argument("--shards", type=int, default=2)

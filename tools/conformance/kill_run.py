@@ -18,13 +18,12 @@ import sys
 import threading
 import time
 from array import array
-from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 from harness import clients
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.log_checker import NOT_ACKED, OFFSET_UNKNOWN, Verdict, check_partition, self_test
-from harness.paths import target_binary
+from harness.paths import add_binary, target_binary
 from harness.report import CheckFailed, Report, expect
 from harness.scratch import scratch_directory
 
@@ -204,7 +203,7 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(which)
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--kills", type=int, default=20)

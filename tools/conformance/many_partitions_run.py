@@ -7,9 +7,10 @@ again, stops it in order, and prints a line a figure: how long the creation took
 from exec to `ready`, how much memory was resident, how many files were open, how many lines a start
 logged. After each start every partition's log end is what was acknowledged, and a sample is read back.
 
-Bounds (issue 4, "Shows", 4) are for 10,000 partitions and scaled with --partitions, above a floor for what
-a start costs without any: creation 30 s, start after a clean stop 2 s, after kill -9 5 s, 400 MB. A start
-logs a bounded number of lines, whatever the number of partitions: nobody reads 10,000.
+Bounds are for 10,000 partitions and scaled with --partitions, above a floor for what a start costs without
+any: creation 30 s, start after a clean stop 2 s, after kill -9 5 s, 400 MB. They are for a machine that does
+nothing else: what is beside it needs a higher floor (--seconds-floor, --p99-floor-ms). A start logs a bounded
+number of lines, whatever the number of partitions: nobody reads 10,000.
 """
 
 import argparse
@@ -27,13 +28,13 @@ from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from harness import clients, raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import target_binary
+from harness.paths import add_binary, target_binary
 from harness.report import Report, expect, expect_equal
 from harness.scratch import scratch_directory
 
 PARTITIONS_FULL = 10_000
 OPEN_FILES_MAX = 4_096
-# The issue's bounds, for PARTITIONS_FULL.
+# For PARTITIONS_FULL.
 CREATE_SECONDS_MAX = 30.0
 CLEAN_START_SECONDS_MAX = 2.0
 KILLED_START_SECONDS_MAX = 5.0
@@ -56,6 +57,10 @@ NOTICED_TIMES_MAX = 3.0
 NOTICED_SECONDS_FLOOR = 0.05
 
 
+# Whole answers, and what went wrong.
+Asked = tuple[int, list[str]]
+
+
 @dataclass
 class World:
     """The node under test and what it acknowledged."""
@@ -67,6 +72,7 @@ class World:
     scale: float
     open_files_max: int
     noticed_floor: float
+    seconds_floor: float
     # Log end by (topic, partition), as acknowledged.
     ends: dict[tuple[str, int], int] = field(default_factory=dict)
     # Partitions that hold other records as well.
@@ -79,7 +85,7 @@ class World:
 
     def seconds_max(self, bound: float) -> float:
         """The bound in seconds for this number of partitions."""
-        return max(bound * self.scale, SECONDS_FLOOR)
+        return max(bound * self.scale, self.seconds_floor)
 
     def admin(self) -> AdminClient:
         """A client that waits: the figure is how long an answer takes, not that it is late."""
@@ -190,8 +196,9 @@ class World:
         )
         asking.start()
         among, count = self.produce_latency(ASK_SECONDS)
-        answered = answers.get(timeout=ANSWER_SECONDS_MAX)
+        answered, errors = answers.get(timeout=ANSWER_SECONDS_MAX)
         asking.join()
+        expect(not errors, f"{len(errors)} of {ASKERS} clients were let down: {errors[:3]}")
         expect(answered >= ASKERS, f"{answered} whole answers to {ASKERS} clients")
         bound = max(NOTICED_TIMES_MAX * alone, self.noticed_floor)
         figures = within(("p99_ms", 1000 * among, 1000 * bound))
@@ -223,9 +230,10 @@ class World:
         )
 
 
-def ask_for_all(port: int, partitions: int, answers: "multiprocessing.Queue[int]") -> None:
+def ask_for_all(port: int, partitions: int, answers: "multiprocessing.Queue[Asked]") -> None:
     """In a process of its own: many clients, each asks for every topic once a second."""
     counts = [0] * ASKERS
+    errors: list[str] = []
     end = time.monotonic() + ASK_SECONDS
 
     def ask(number: int) -> None:
@@ -236,12 +244,18 @@ def ask_for_all(port: int, partitions: int, answers: "multiprocessing.Queue[int]
                 counts[number] += len(answer) >= partitions * PARTITION_ANSWER_BYTES
                 time.sleep(max(0.0, begin + 1.0 - time.monotonic()))
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(ASKERS)]
+    def asker(number: int) -> None:
+        try:
+            ask(number)
+        except Exception as error:  # A client that is let down must not look like one that asks less.
+            errors.append(repr(error))
+
+    threads = [threading.Thread(target=asker, args=(number,)) for number in range(ASKERS)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    answers.put(sum(counts))
+    answers.put((sum(counts), errors))
 
 
 def clients_place(message: Message) -> tuple[str, int]:
@@ -264,7 +278,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: the newest build)")
+    add_binary(parser)
     parser.add_argument("--partitions", type=int, default=PARTITIONS_FULL)
     parser.add_argument("--topics", type=int, default=10)
     parser.add_argument("--open-files", type=int, default=OPEN_FILES_MAX, help="nofile of the node")
@@ -275,6 +289,12 @@ def main() -> int:
         type=float,
         default=1000 * NOTICED_SECONDS_FLOOR,
         help="a producer's p99 below it is never too slow: more on a machine that has other work",
+    )
+    parser.add_argument(
+        "--seconds-floor",
+        type=float,
+        default=SECONDS_FLOOR,
+        help="a creation or a start below it is never too slow: more on a machine that has other work",
     )
     parser.add_argument("--keep", type=Path, help="use this directory, and leave it behind")
     options, report = parser.parse_args(), Report()
@@ -296,7 +316,16 @@ def run(report: Report, launch: Launch, options: argparse.Namespace, scratch: Pa
     scale = options.partitions / PARTITIONS_FULL
     topics = [f"many-{number}" for number in range(options.topics)]
     floor = options.p99_floor_ms / 1000
-    world = World(broker, topics, each, options.records, scale, options.open_files, floor)
+    world = World(
+        broker,
+        topics,
+        each,
+        options.records,
+        scale,
+        options.open_files,
+        noticed_floor=floor,
+        seconds_floor=options.seconds_floor,
+    )
 
     def killed() -> str:
         broker.kill()

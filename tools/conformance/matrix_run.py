@@ -22,7 +22,7 @@ from pathlib import Path
 
 from harness import clients
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import CACHE, target_binary
+from harness.paths import CACHE, add_binary, target_binary
 from harness.raw import Connection, FetchFrom, batches
 from harness.report import Report, expect, expect_equal, shorten
 from harness.scratch import scratch_directory
@@ -77,7 +77,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(parser)
     parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument(

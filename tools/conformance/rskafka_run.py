@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import CACHE, target_binary
+from harness.paths import CACHE, add_binary, target_binary
 from harness.report import Report, Skipped, expect, shorten
 from harness.scratch import scratch_directory
 
@@ -31,13 +31,20 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(parser)
     parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument(
         "--only", action="append", default=[], help="tests whose name contains this"
     )
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.tests = [
+        (program, name) for program in sorted(PROGRAMS.glob("test-*")) for name in tests_of(program)
+    ]
+    for text in options.only:
+        if not any(text in name for _, name in options.tests):
+            parser.error(f"--only {text}: no test is called like this")
+    return options
 
 
 def tests_of(program: Path) -> list[str]:
@@ -93,8 +100,7 @@ def run(options: argparse.Namespace, report: Report, scratch: Path) -> None:
     # One test asks for a topic that is not there, and must be told so.
     settings = ("auto.create.topics.enable=false",)
     broker = Broker(Launch(kind, binary, options.shards, settings), scratch / "data")
-    programs = sorted(PROGRAMS.glob("test-*"))
-    tests = [(program, name) for program in programs for name in tests_of(program)]
+    tests = options.tests
     report.run("rskafka/tests", lambda: expect(len(tests) >= TESTS_MIN, f"only {len(tests)}"))
     try:
         broker.start()

@@ -27,7 +27,7 @@ from checks import (
 )
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.kafka_tools import KafkaTools
-from harness.paths import target_binary
+from harness.paths import add_binary, target_binary
 from harness.report import Report
 
 RUNNING = {
@@ -49,7 +49,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
-    parser.add_argument("--corelog", type=Path, help="our binary (default: release, else debug build)")
+    add_binary(parser)
     parser.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument(
         "--shards", default="1,2", help="numbers of shards to run with (default 1,2)"

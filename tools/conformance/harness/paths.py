@@ -1,5 +1,6 @@
 """Where things lie: this repository, the cache that setup.sh fills, temporary directories."""
 
+import argparse
 import os
 import sys
 from collections.abc import Sequence
@@ -32,3 +33,10 @@ def target_binary(name: str) -> Path:
     if debug.exists() and debug.stat().st_mtime > release.stat().st_mtime:
         print(f"{release} is older than the debug build", file=sys.stderr)
     return release
+
+
+def add_binary(parser: "argparse.ArgumentParser | argparse._MutuallyExclusiveGroup") -> None:
+    """The option of every run that says which of our binaries is tried; without it, `target_binary`."""
+    parser.add_argument(
+        "--corelog", type=Path, help="our binary (default: release, else debug build)"
+    )

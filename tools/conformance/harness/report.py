@@ -6,6 +6,10 @@ import traceback
 from collections.abc import Callable
 
 
+# What a run ends with that cannot be made on this machine: neither proof nor failure. run.sh names such runs at its end.
+NOTHING_CHECKED = 77
+
+
 class CheckFailed(Exception):
     """An expectation did not hold. The text gives place, fact and what was expected."""
 

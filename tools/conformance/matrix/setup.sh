@@ -42,10 +42,15 @@ go_clients() {
 
 rust_clients() { "$here/rust/setup.sh" "$1" "$cache/rust-target"; }
 
-# The Rust clients are compiled beside the others, which mostly wait for the network.
+# The Rust clients are compiled beside the others, which mostly wait for the network. In a process group of their own: if
+# another part fails, the compilers end too, and are gone before the next call removes what they write to.
+set -m
 part matrix-rust rust_clients "$here"/rust/*.* "$here"/rust/src/* &
 rust=$!
-trap 'kill "$rust" 2>/dev/null || true' EXIT
+set +m
+trap '{ kill -- "-$rust" && wait "$rust"; } 2>/dev/null || true' EXIT
+trap 'exit 143' TERM
+trap 'exit 130' INT
 part matrix-python python_clients "$here/python/requirements.txt"
 part matrix-python-old python_old "$here/python/requirements-old.txt"
 part matrix-node node_client "$here/node/package.json" "$here/node/package-lock.json"
@@ -53,4 +58,7 @@ part matrix-java-old java_old "$here/java/pom.xml"
 # Compiled against the jars that kafka.sh has fetched.
 part matrix-java java_client "$here/java/Client.java" "$here/../kafka/pom.xml"
 part matrix-go go_clients "$here"/go/*
-wait "$rust"
+status=0
+wait "$rust" || status=$?
+trap - EXIT # The number may be another's by now.
+exit "$status"
