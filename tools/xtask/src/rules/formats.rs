@@ -1,7 +1,8 @@
 //! The formats that outlive the process, each with the tests that hold its bytes.
 //!
 //! Owns the form of docs/formats.md as far as it names tests: in every section a paragraph `Tests:` with files in backticks,
-//! each followed by test names in backticks where it has other tests too. A path may leave out the layer's folder.
+//! each followed by test names in backticks where it has other tests too. A path may leave out the folders before it that one
+//! file alone makes needless.
 
 use crate::report::Violation;
 use crate::rules::pitfalls::runs;
@@ -36,10 +37,14 @@ pub(crate) fn name_their_tests(workspace: &Workspace) -> Vec<Violation> {
             if name.ends_with(".rs") {
                 let is_it =
                     |source: &&Source| format!("/{}", source.path).ends_with(&format!("/{name}"));
-                file = workspace.sources.iter().find(is_it);
-                if file.is_none() {
-                    add(format!("{}: no file `{name}`", section.title));
-                }
+                let mut files = workspace.sources.iter().filter(is_it);
+                file = files.next();
+                let fact = match (file, files.count()) {
+                    (Some(_), 0) => continue,
+                    (Some(_), others) => format!("{} files are called `{name}`", others + 1),
+                    (None, _) => format!("no file `{name}`"),
+                };
+                add(format!("{}: {fact}", section.title));
             } else if !file.is_some_and(|source| runs(&text::code(&source.text), name)) {
                 add(format!("{}: no test `{name}` there", section.title));
             }
@@ -76,8 +81,9 @@ mod tests {
     fn a_section_without_its_tests_is_found() {
         let check = |page: &str, expected: &[&str]| {
             let text = "#[test]\nfn golden_bytes() {}\nfn helper() {}\n";
-            let path = "storage-engine/commitlog/src/a.rs";
-            let mut tree = workspace(vec![], vec![source(path, text)]);
+            let paths = ["storage-engine/commitlog/src/a.rs", "server/wire/src/a.rs"];
+            let sources = paths.map(|path| source(path, text));
+            let mut tree = workspace(vec![], sources.into());
             tree.formats = page.to_owned();
             let found: Vec<String> =
                 name_their_tests(&tree).iter().map(|v| v.fact.clone()).collect();
@@ -94,5 +100,6 @@ mod tests {
             "## A\nTests: `log/src/a.rs` (`golden_bytes`)\n",
             &["A: no file `log/src/a.rs`", "A: no test `golden_bytes` there"],
         );
+        check("## A\nTests: `src/a.rs` (`golden_bytes`)\n", &["A: 2 files are called `src/a.rs`"]);
     }
 }
