@@ -309,6 +309,29 @@ mod tests {
     }
 
     #[test]
+    fn a_power_cut_may_take_what_was_promised_for_a_killed_process_only() {
+        let ends: Vec<i64> = model().batches.iter().map(|batch| batch.last + 1).collect();
+        let told = || {
+            let mut log = model();
+            log.acknowledge_durable(ends[0] - 1);
+            log.acknowledge(ends[2] - 1);
+            log
+        };
+        let lost = Some("acknowledged records survive");
+        assert_eq!(property(told().recovered(ends[1])), lost, "the process was killed");
+        let mut log = told();
+        log.power_failed();
+        assert_eq!(log.recovered(ends[1]), Ok((ends[2] - ends[1]).unsigned_abs()));
+        let mut log = told();
+        log.power_failed();
+        assert_eq!(property(log.recovered(0)), lost);
+        let mut log = told();
+        log.became_durable(ends[2]);
+        log.power_failed();
+        assert_eq!(property(log.recovered(ends[1])), lost);
+    }
+
+    #[test]
     fn oracle_refuses_every_kind_of_wrong_log() {
         let mut log = model();
         let (second, end) = (log.batches[1].clone(), log.end());
@@ -318,7 +341,7 @@ mod tests {
         let mut above = log.batches.iter().filter(|batch| batch.base > second.last);
         let long = above.find(|batch| batch.last > batch.base).unwrap().last;
         assert_eq!(property(log.recovered(long)), Some("whole batches only"));
-        assert_eq!(log.recovered(log.batches[2].last + 1), Ok(()));
+        assert_eq!(log.recovered(log.batches[2].last + 1), Ok(0));
         assert_eq!(log.acked_end, log.end());
         assert_eq!(log.batches.len(), 3);
     }
