@@ -70,7 +70,9 @@ pub use registration::{
     LISTENERS_MAX, LeaderEpochs, PRODUCER_IDS_PER_BLOCK, ProducerIdBlock, ProducerIdsExhausted,
     RegisterRefusal,
 };
-pub use snapshot::{METADATA_SNAPSHOT_BYTES_MAX, MetadataSnapshotError};
+pub use snapshot::{
+    METADATA_SNAPSHOT_BYTES_MAX, MetadataSnapshot, MetadataSnapshotError, SnapshotTooLarge,
+};
 pub use topic_config::{
     Accepted, Built, TOPIC_CONFIGS, TOPIC_CONFIGS_REMOVED, TopicConfig, TopicSettings,
     check_topic_config, topic_config, topic_config_behind,

@@ -2,12 +2,13 @@
 //!
 //! Owns the format (docs/formats.md, "Metadata snapshot"). A snapshot is a copy, never the only word: a reader that cannot use
 //! it replays the log from its beginning. What it holds goes through the same door as the log's records, so that it can make
-//! no image that a log could not.
+//! no image that a log could not. It names the batch that it ends with by its checksum: only of the log that has this batch
+//! is it a copy.
 //!
 //! ```text
-//! 0        4         6          8             16                 24
-//! | magic  | version | reserved | next offset | next producer id | slots | facts | CRC-32C of all before |
-//! | "CLMS" | = 1     | = 0      |             |                  |
+//! 0        4         6          8             16                    20                 28
+//! | magic  | version | reserved | next offset | CRC of the batch    | next producer id | slots | facts | CRC-32C of all before |
+//! | "CLMS" | = 2     | = 0      |             | before next offset  |                  |
 //! slots   count u32, each: node i32, next slot u16
 //! facts   count u32, each: offset i64, length u32, a metadata record
 //! ```
@@ -24,7 +25,7 @@ use crate::image::{Image, Node, Topic};
 use crate::records::{MetadataRecord, NodeRegistration, PartitionState, RecordError};
 
 const MAGIC: &[u8; 4] = b"CLMS";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const CRC_BYTES: usize = 4;
 /// Node and slot.
 const SLOT_BYTES: usize = 6;
@@ -33,8 +34,27 @@ const FACT_BYTES_MIN: usize = 8 + 4 + 4;
 /// Of a fact whose offset says nothing.
 const NO_OFFSET: Offset = Offset(-1);
 
-/// A larger file is not read: some million partitions.
+/// A larger file is neither written nor read: some million partitions.
 pub const METADATA_SNAPSHOT_BYTES_MAX: usize = 256 << 20;
+
+/// What a snapshot holds.
+#[derive(Debug, Clone)]
+pub struct MetadataSnapshot {
+    /// The image at one offset.
+    pub image: Image,
+    /// The checksum of the batch that ends before that offset, as its header has it.
+    pub batch_crc: u32,
+}
+
+/// An image is too large for a snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it would be {bytes} bytes long, the bound is {bytes_max}")]
+pub struct SnapshotTooLarge {
+    /// What it would be.
+    pub bytes: usize,
+    /// The bound.
+    pub bytes_max: usize,
+}
 
 /// Why a snapshot is of no use; the log has everything that it would have said.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -73,15 +93,21 @@ pub enum MetadataSnapshotError {
 }
 
 impl Image {
-    /// The bytes of a snapshot of this image.
-    #[must_use]
-    pub fn encode_snapshot(&self) -> Vec<u8> {
+    /// The bytes of a snapshot of this image; `batch_crc` is the checksum of the batch that ends before its next offset.
+    ///
+    /// Errors  [`METADATA_SNAPSHOT_BYTES_MAX`]: nobody would read it.
+    pub fn encode_snapshot(&self, batch_crc: u32) -> Result<Vec<u8>, SnapshotTooLarge> {
+        self.encode_within(METADATA_SNAPSHOT_BYTES_MAX, batch_crc)
+    }
+
+    fn encode_within(&self, bytes_max: usize, batch_crc: u32) -> Result<Vec<u8>, SnapshotTooLarge> {
         let facts = self.snapshot_facts();
         let mut writer = Writer::new(Vec::with_capacity(64 + 96 * facts.len()));
         writer.raw(MAGIC);
         writer.u16(VERSION);
         writer.u16(0);
         writer.i64(self.next_offset.0);
+        writer.u32(batch_crc);
         writer.i64(self.producer_id_next);
         writer.array_len(Some(self.slots_next.len()));
         for (node, slot) in self.slots_next.iter() {
@@ -98,11 +124,14 @@ impl Image {
         let mut bytes = writer.into_sink();
         let crc = crc32c(&bytes);
         bytes.extend_from_slice(&crc.to_be_bytes());
-        bytes
+        match bytes.len() {
+            length if length > bytes_max => Err(SnapshotTooLarge { bytes: length, bytes_max }),
+            _ => Ok(bytes),
+        }
     }
 
-    /// The image that a snapshot holds.
-    pub fn decode_snapshot(bytes: &[u8]) -> Result<Self, MetadataSnapshotError> {
+    /// What a snapshot holds.
+    pub fn decode_snapshot(bytes: &[u8]) -> Result<MetadataSnapshot, MetadataSnapshotError> {
         let left = bytes.len();
         let short = DecodeError::Truncated { what: "crc", at: 0, needed: CRC_BYTES, left };
         let (body, crc) = bytes.split_last_chunk::<CRC_BYTES>().ok_or(short)?;
@@ -117,9 +146,9 @@ impl Image {
             return Err(MetadataSnapshotError::Unknown { version });
         }
         reader.u16()?;
-        let image = decode_body(&mut reader)?;
+        let snapshot = decode_body(&mut reader)?;
         reader.finish()?;
-        Ok(image)
+        Ok(snapshot)
     }
 
     /// Everything that the image knows, in an order in which it can be applied.
@@ -180,11 +209,12 @@ fn add_topic(topic: &Topic, facts: &mut Vec<(Offset, MetadataRecord)>) {
     }));
 }
 
-fn decode_body(reader: &mut Reader<'_>) -> Result<Image, MetadataSnapshotError> {
+fn decode_body(reader: &mut Reader<'_>) -> Result<MetadataSnapshot, MetadataSnapshotError> {
     let bounded = |what: &'static str, value: i64| {
         if value >= 0 { Ok(value) } else { Err(MetadataSnapshotError::Value { what, value }) }
     };
     let next_offset = Offset(bounded("offset", reader.i64()?)?);
+    let batch_crc = reader.u32()?;
     let producer_id_next = bounded("producer id", reader.i64()?)?;
     let mut slots = alloc::collections::BTreeMap::new();
     for _ in 0..reader.array_len(SLOT_BYTES)? {
@@ -206,7 +236,7 @@ fn decode_body(reader: &mut Reader<'_>) -> Result<Image, MetadataSnapshotError> 
     image.producer_id_next = producer_id_next;
     // Those of removed topics were dealt as well.
     image.slots_next = Arc::new(slots);
-    Ok(image)
+    Ok(MetadataSnapshot { image, batch_crc })
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use record::{
     Fold, Offset, ProducerBatch, ProducerEpoch, ProducerId, ProducerSnapshotEntry, Timestamp,
@@ -237,9 +238,10 @@ impl Producers {
         self.by_id.is_empty()
     }
 
-    /// Every producer that is remembered, ascending by id.
-    pub fn active(&self) -> impl Iterator<Item = ActiveProducer> {
-        self.by_id.iter().map(|(id, producer)| ActiveProducer {
+    /// Every producer that is remembered, ascending by id; those behind `after`, where one is given.
+    pub fn active(&self, after: Option<ProducerId>) -> impl Iterator<Item = ActiveProducer> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.by_id.range((from, Bound::Unbounded)).map(|(id, producer)| ActiveProducer {
             id: *id,
             epoch: producer.epoch,
             last_sequence: producer.batches.last().map_or(NO_SEQUENCE, |last| last.last_sequence),

@@ -449,8 +449,11 @@ pub enum Reply {
     Opened(Result<usize, String>),
     /// To [`Request::Listen`]: the bound addresses, with the ports that port 0 became, or why not.
     Listening(Result<Vec<SocketAddr>, String>),
-    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Settle`], [`Request::ForgetOthers`], [`Request::Apply`], [`Request::Drain`] and [`Request::Stop`].
+    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Settle`], [`Request::ForgetOthers`], [`Request::Apply`],
+    /// [`Request::Drain`] and [`Request::Stop`].
     Done,
+    /// To [`Request::Settle`]: the disk refused, which the log tells of.
+    NotSettled,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),
     /// To any request: a bug ended its service, which the log and a metric tell of.

@@ -1,9 +1,8 @@
 //! The fetch sessions of one core (KIP-227): which there are, which epoch each is at, which must go for another.
 //!
-//! Owns the bounds, the epochs and Kafka's rule of eviction. A session lives on the core that serves the connection which opened it,
-//! and moves with that connection; a client that comes back by another core is told that its session is not found, and opens one
-//! there. Pure: time and randomness are
-//! arguments, and nothing here reads a log.
+//! Owns the bounds, the epochs and Kafka's rule of eviction. A session lives on the core that serves the connection which opened
+//! it, and moves with that connection; a client that comes back by another core is told that its session is not found, and
+//! opens one there. Pure: time and randomness are arguments, and nothing here reads a log.
 //!
 //! ```text
 //! full fetch, epoch 0 ─ create ─► id, epoch 1      incremental, epoch n ─ resume ─ read ─ answering(n) ─► epoch n + 1

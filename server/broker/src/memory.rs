@@ -1,12 +1,15 @@
 //! Bounds on memory over all connections of a core (P72).
 //!
-//! Owns the count of what is held. Two things are counted: large requests that have not arrived whole or are not answered, with
-//! what they may become, and record bytes that were read for a Fetch and have not left. Must never refuse: a request that finds no room is not read any
-//! further until there is some, so that back-pressure reaches the client as a slow connection does; a Fetch gets less.
+//! Owns the count of what is held: large requests that have not arrived whole or are not answered, with what they may become;
+//! record bytes that were read for a Fetch and have not left; lists of producers; large windows. Each has a budget of its own,
+//! so that whoever holds some of one and waits for another waits for nobody who waits for him. Must never refuse: a request
+//! that finds no room is not read any further until there is some, so that back-pressure reaches the client as a slow
+//! connection does; a Fetch gets less.
 //!
 //! ```text
-//! request   size known ─ take(what it may become), maybe waits ─ arrives ─ answered ─ HeldMemory dropped ─► the next one goes on
-//! Fetch     note_up_to(wanted) ─ read so much ─ resize(what was there) ─ sent ─ HeldMemory dropped
+//! request   size known ─ take(what it may become), maybe waits ─ arrives ─ answered ─ HeldMemory dropped ─► the next goes on
+//! Fetch     note_share(wanted) ─ read so much ─ resize(what was there) ─ sent ─ HeldMemory dropped
+//! listing   its turn ─ take(the most it may list), maybe waits ─ resize(the answer) ─ sent ─ HeldMemory dropped
 //! ```
 
 use std::cell::{Cell, RefCell};
@@ -100,9 +103,9 @@ impl MemoryBudget {
         }
     }
 
-    /// Counts `bytes`, or what there is if that is less.
-    pub(crate) fn note_up_to(self: &Rc<Self>, bytes: usize) -> HeldMemory {
-        self.note(bytes.min(self.bytes_max.saturating_sub(self.taken.get())))
+    /// Counts `bytes`, or half of what is left if that is less: whoever comes next finds something too.
+    pub(crate) fn note_share(self: &Rc<Self>, bytes: usize) -> HeldMemory {
+        self.note(bytes.min(self.bytes_max.saturating_sub(self.taken.get()) / 2))
     }
 
     /// Counts what is there already: those after it wait for it.
@@ -169,15 +172,16 @@ mod tests {
     }
 
     #[test]
-    fn who_can_do_with_less_gets_what_there_is() {
+    fn who_can_do_with_less_leaves_half_to_those_who_come_next() {
         let memory = MemoryBudget::new(100);
-        let mut first = memory.note_up_to(70);
-        let second = memory.note_up_to(70);
-        assert_eq!((first.bytes(), second.bytes(), memory.note_up_to(70).bytes()), (70, 30, 0));
+        let mut first = memory.note_share(70);
+        let second = memory.note_share(70);
+        assert_eq!((first.bytes(), second.bytes(), memory.note_share(70).bytes()), (50, 25, 12));
+        assert_eq!(memory.note_share(7).bytes(), 7);
         first.resize(10);
-        assert_eq!((first.bytes(), memory.taken_bytes()), (10, 40));
+        assert_eq!((first.bytes(), memory.taken_bytes()), (10, 35));
         first.resize(500);
-        assert_eq!((memory.taken_bytes(), memory.note_up_to(1).bytes()), (530, 0));
+        assert_eq!((memory.taken_bytes(), memory.note_share(1).bytes()), (525, 0));
         drop((first, second));
         assert_eq!(memory.taken_bytes(), 0);
     }

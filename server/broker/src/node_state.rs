@@ -32,8 +32,6 @@ pub struct NodeState {
     pub open_files_max: usize,
     /// Client connections that open files allow; `max.connections` may be less.
     pub connections_max: usize,
-    /// Size of the disk, as it was at the start; 0 where the system does not say.
-    pub disk_bytes: u64,
     /// Free space below which produce requests are refused; 0 for none.
     pub disk_floor_bytes: u64,
     /// Whether the last run ended cleanly.

@@ -56,8 +56,8 @@ pub trait Platform: Executor {
     /// Goes on with a connection that another core of this node has parted with. Errors: it is closed.
     fn adopt(&self, parted: Parted) -> io::Result<(Self::Reader, Self::Writer)>;
 
-    /// Size of the disk that holds the data directory; 0 where the system does not say. Blocks: for the start only.
-    fn disk_bytes(&self) -> u64;
+    /// Size of the disk that holds the data directory, which may grow; 0 where the system does not say.
+    fn disk_bytes(&self) -> impl Future<Output = u64>;
 
     /// Resident memory of the process; 0 where the system does not say.
     fn resident_bytes(&self) -> u64;

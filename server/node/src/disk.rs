@@ -95,6 +95,13 @@ impl GlommioDisk {
         Ok(())
     }
 
+    /// Size of the file system that holds the root.
+    pub async fn total_bytes(&self) -> DiskResult<u64> {
+        let root = self.shared.root.clone();
+        let facts = blocking(move || Ok(nix::sys::statvfs::statvfs(&root)?)).await?;
+        Ok(facts.blocks().saturating_mul(facts.fragment_size()))
+    }
+
     fn resolve(&self, path: &str) -> DiskResult<PathBuf> {
         let relative = Path::new(path);
         if relative.components().all(|part| matches!(part, Component::Normal(_))) {

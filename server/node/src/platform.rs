@@ -170,10 +170,8 @@ impl Platform for CorePlatform {
         crate::net::adopt(parted)
     }
 
-    fn disk_bytes(&self) -> u64 {
-        // Asked once, at the start: a blocking call, short on a local disk.
-        nix::sys::statvfs::statvfs(self.shared.disk.root())
-            .map_or(0, |facts| facts.blocks().saturating_mul(facts.fragment_size()))
+    async fn disk_bytes(&self) -> u64 {
+        self.shared.disk.total_bytes().await.unwrap_or(0)
     }
 
     fn resident_bytes(&self) -> u64 {

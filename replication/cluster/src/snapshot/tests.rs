@@ -69,19 +69,20 @@ fn image() -> Image {
 #[test]
 fn a_snapshot_is_the_image() {
     for image in [Image::default(), image_of_nodes(3), image()] {
-        let bytes = image.encode_snapshot();
-        let read = Image::decode_snapshot(&bytes).unwrap();
+        let bytes = image.encode_snapshot(0xc4c4_c4c4).unwrap();
+        let MetadataSnapshot { image: read, batch_crc } = Image::decode_snapshot(&bytes).unwrap();
         read.check();
+        assert_eq!(batch_crc, 0xc4c4_c4c4);
         assert_eq!(read.facts(), image.facts());
         assert_eq!(read.partition_count(), image.partition_count());
-        assert_eq!(read.encode_snapshot(), bytes);
+        assert_eq!(read.encode_snapshot(batch_crc), Ok(bytes));
     }
 }
 
 #[test]
 fn the_log_goes_on_behind_a_snapshot() {
     let mut whole = image();
-    let mut read = Image::decode_snapshot(&whole.encode_snapshot()).unwrap();
+    let mut read = Image::decode_snapshot(&whole.encode_snapshot(0).unwrap()).unwrap().image;
     for image in [&mut whole, &mut read] {
         // The slot that follows those of the topic that is gone, the next producer ids, a new node epoch.
         topic(image, "later", topic_id(9), 2);
@@ -123,10 +124,11 @@ fn metadata_snapshot_golden_bytes() {
     run(&mut image, &[MetadataRecord::Partition(partition)]);
     let expected = [
         "434c4d53",
-        "0001",
+        "0002",
         "0000", // magic, version, reserved
         "0000000000000004",
-        "0000000000000000", // next offset, next producer id
+        "01020304",
+        "0000000000000000", // next offset, the checksum of the batch before it, next producer id
         "00000001",
         "00000001",
         "0007",     // the slot after 6 for node 1
@@ -161,7 +163,7 @@ fn metadata_snapshot_golden_bytes() {
         "00",
     ]
     .concat();
-    let bytes = image.encode_snapshot();
+    let bytes = image.encode_snapshot(0x0102_0304).unwrap();
     let (body, crc) = bytes.split_at(bytes.len() - 4);
     assert_eq!(hex(body), expected);
     assert_eq!(crc, crc32c(body).to_be_bytes());
@@ -169,7 +171,7 @@ fn metadata_snapshot_golden_bytes() {
 
 #[test]
 fn every_cut_and_every_flipped_bit_of_a_snapshot_is_noticed() {
-    let bytes = image().encode_snapshot();
+    let bytes = image().encode_snapshot(7).unwrap();
     for length in 0..bytes.len() {
         assert!(Image::decode_snapshot(&bytes[..length]).is_err(), "cut to {length}");
     }
@@ -178,6 +180,14 @@ fn every_cut_and_every_flipped_bit_of_a_snapshot_is_noticed() {
         flipped[bit / 8] ^= 1 << (bit % 8);
         assert!(Image::decode_snapshot(&flipped).is_err(), "bit {bit}");
     }
+}
+
+#[test]
+fn what_nobody_would_read_is_not_written() {
+    let length = image().encode_snapshot(7).unwrap().len();
+    assert!(image().encode_within(length, 7).is_ok());
+    let too_large = SnapshotTooLarge { bytes: length, bytes_max: length - 1 };
+    assert_eq!(image().encode_within(length - 1, 7), Err(too_large));
 }
 
 /// The body with the checksum that goes with it.
@@ -189,11 +199,11 @@ fn sealed(mut body: Vec<u8>) -> Vec<u8> {
 
 #[test]
 fn a_later_version_is_called_that() {
-    let bytes = image().encode_snapshot();
+    let bytes = image().encode_snapshot(7).unwrap();
     let mut body = bytes[..bytes.len() - 4].to_vec();
-    body[5] = 2;
+    body[5] = 3;
     let refused = Image::decode_snapshot(&sealed(body)).unwrap_err();
-    assert_eq!(refused.to_string(), "magic or version 2 unknown");
+    assert_eq!(refused.to_string(), "magic or version 3 unknown");
 }
 
 proptest! {
@@ -202,14 +212,14 @@ proptest! {
     fn bytes_that_are_no_snapshot_are_refused_or_make_a_whole_image(
         at in 0_usize..4_096, change in proptest::collection::vec(any::<u8>(), 1..12),
     ) {
-        let bytes = image().encode_snapshot();
+        let bytes = image().encode_snapshot(7).unwrap();
         let mut body = bytes[..bytes.len() - 4].to_vec();
         let at = at % body.len();
         for (place, byte) in body[at..].iter_mut().zip(&change) {
             *place = *byte;
         }
-        if let Ok(image) = Image::decode_snapshot(&sealed(body)) {
-            image.check();
+        if let Ok(snapshot) = Image::decode_snapshot(&sealed(body)) {
+            snapshot.image.check();
         }
     }
 }

@@ -268,7 +268,9 @@ impl<P: Platform> Incoming<P> {
             if self.activity.is_given_up() {
                 return EndReason::given_up(&self.activity);
             }
-            if let Some(core) = shard.destination_of(&self.context.routing) {
+            if let Some(core) = shard.destination_of(&self.context.routing)
+                && shard.take_handover_turn()
+            {
                 self.come_to_rest(shard).await;
                 // Answers that were still to come may have changed what is known of it.
                 if self.may_move(shard, core) {
@@ -304,7 +306,6 @@ impl<P: Platform> Incoming<P> {
                 return None;
             }
         };
-        shard.note_handover();
         let decoder = FrameDecoder::new(shard.frame_limits());
         let decoder = std::mem::replace(&mut self.decoder, decoder);
         Some(Departure {

@@ -22,8 +22,8 @@ use crate::sync::{Event, beside};
 
 /// Requests of one connection that may be under way: a client that sends without reading is not read any further.
 const REPLIES_MAX: usize = 64;
-/// Bytes of requests, with what they count for, that one connection may have waiting in memory; beyond it nothing is read until some are answered. One request
-/// alone may be larger: `socket.request.max.bytes` bounds that.
+/// Bytes of requests, with what they count for, that one connection may have waiting in memory; beyond it nothing is read until
+/// some are answered. One request alone may be larger: `socket.request.max.bytes` bounds that.
 const HELD_BYTES_MAX: usize = 16 << 20;
 /// Bytes after which finished replies are sent before more are gathered.
 const GATHER_BYTES: usize = 256 * 1024;

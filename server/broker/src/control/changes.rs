@@ -12,7 +12,7 @@ use cluster::{
     LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
     UpdateFeatures,
 };
-use commitlog::abort_on_panic;
+use commitlog::{LogFailure, abort_on_panic};
 use record::{NodeId, Offset, PartitionIndex, TopicId};
 
 use crate::calls::{ImageChange, QuorumState, Request};
@@ -217,13 +217,13 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let first = match log.append(self.platform.now(), &values).await {
             Ok(first) => first,
             Err(error) => {
-                let until = match log.failure() {
-                    Some(failure) if failure.is_passing() => "there is room again",
-                    _ if self.is_released.get() => "there is room again",
-                    _ => "the node is restarted",
-                };
-                tracing::error!(%error, "metadata is read-only until {until}");
-                *self.readiness.borrow_mut() = Readiness::Degraded(error.to_string());
+                match read_only_until(log.failure(), self.is_released.get()) {
+                    Some(until) => {
+                        tracing::error!(%error, "metadata is read-only until {until}");
+                        self.readiness.set(Readiness::Degraded(error.to_string()));
+                    }
+                    None => tracing::warn!(%error, "a change of metadata was refused"),
+                }
                 return Err(error);
             }
         };
@@ -236,6 +236,16 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let mut bytes = [0; 16];
         self.platform.random(&mut bytes);
         bytes
+    }
+}
+
+/// Until when nothing can be appended to a log that refused an append; `None` where it refused this one only.
+fn read_only_until(failure: Option<LogFailure>, is_released: bool) -> Option<&'static str> {
+    match failure {
+        Some(failure) if failure.is_passing() => Some("there is room again"),
+        _ if is_released => Some("there is room again"),
+        Some(_) => Some("the node is restarted"),
+        None => None,
     }
 }
 
@@ -269,6 +279,16 @@ mod tests {
     use super::*;
     use std::os::unix::process::ExitStatusExt;
     use std::process::Command;
+
+    #[test]
+    fn a_change_that_the_log_refuses_leaves_metadata_writable_unless_the_log_has_failed() {
+        let until = |failure, is_released| read_only_until(failure, is_released);
+        let (room, restart) = (Some("there is room again"), Some("the node is restarted"));
+        assert_eq!(until(None, false), None, "too large, and nothing was appended");
+        assert_eq!(until(Some(LogFailure::NoSpace), false), room);
+        assert_eq!(until(None, true), room);
+        assert_eq!(until(Some(LogFailure::Closed), false), restart);
+    }
 
     const CHILD: &str = "CORELOG_CHANGES_CHILD";
 

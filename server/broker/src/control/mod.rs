@@ -45,7 +45,7 @@ pub struct Control<P: Platform, M: Mesh<Message>> {
     snapshot: snapshot::Written,
     /// What brokers configure for topics that say nothing themselves.
     defaults: changes::Defaults,
-    readiness: RefCell<Readiness>,
+    readiness: Standing,
     /// No change is made any more.
     changes_ended: Flag,
     /// Monotonic time when the process started.
@@ -63,6 +63,31 @@ enum Readiness {
     Degraded(String),
     /// Finishing.
     Stopping,
+}
+
+/// What `/ready` says now. A node that stops never says anything else again, whatever is still done meanwhile.
+#[derive(Debug)]
+struct Standing(RefCell<Readiness>);
+
+impl Standing {
+    fn new(readiness: Readiness) -> Self {
+        Self(RefCell::new(readiness))
+    }
+
+    fn get(&self) -> Readiness {
+        self.0.borrow().clone()
+    }
+
+    fn set(&self, next: Readiness) {
+        let mut now = self.0.borrow_mut();
+        if *now != Readiness::Stopping {
+            *now = next;
+        }
+    }
+
+    fn is_stopping(&self) -> bool {
+        *self.0.borrow() == Readiness::Stopping
+    }
 }
 
 impl<P: Platform, M: Mesh<Message>> Control<P, M> {
@@ -175,5 +200,24 @@ async fn serve_change<P: Platform, M: Mesh<Message>>(
         Request::Quorum => Reply::Quorum(control.quorum()),
         Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
         other => unreachable!("not a call for the control executor: {other:?}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_that_stops_says_nothing_else_any_more() {
+        let standing = Standing::new(Readiness::Starting("opening logs"));
+        for next in [Readiness::Degraded("full".into()), Readiness::Ready, Readiness::Stopping] {
+            standing.set(next.clone());
+            assert_eq!(standing.get(), next);
+        }
+        assert!(standing.is_stopping());
+        for later in [Readiness::Degraded("full".into()), Readiness::Ready] {
+            standing.set(later);
+            assert_eq!(standing.get(), Readiness::Stopping);
+        }
     }
 }

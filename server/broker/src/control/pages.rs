@@ -52,7 +52,7 @@ impl<P: Platform, M: Mesh<Message>> Pages for AdminPages<P, M> {
 
 impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
     fn ready(&self) -> Page {
-        match &*self.control.readiness.borrow() {
+        match self.control.readiness.get() {
             Readiness::Ready => Page::text(Status::Ok, "ready\n"),
             Readiness::Starting(what) => {
                 Page::text(Status::Unavailable, format!("starting: {what}\n"))
@@ -67,8 +67,8 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
 
     async fn metrics(&self) -> Page {
         // A core that has not opened yet cannot be asked: it would not answer until it has.
-        if matches!(*self.control.readiness.borrow(), Readiness::Starting(_) | Readiness::Stopping)
-        {
+        let standing = self.control.readiness.get();
+        if matches!(standing, Readiness::Starting(_) | Readiness::Stopping) {
             return Page::text(Status::Unavailable, "not serving\n");
         }
         let scrape = Rc::clone(&self.scrapes);

@@ -108,16 +108,16 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         match self.open_again().await {
             Ok(found) => {
                 tracing::info!(found, "there is room again: metadata can be changed");
-                if matches!(*self.readiness.borrow(), Readiness::Degraded(_)) {
-                    *self.readiness.borrow_mut() = Readiness::Ready;
+                if matches!(self.readiness.get(), Readiness::Degraded(_)) {
+                    self.readiness.set(Readiness::Ready);
                 }
             }
             Err(detail) => {
                 // Tried again every second: said once.
-                let now = Readiness::Degraded(detail.clone());
-                if *self.readiness.borrow() != now {
+                let next = Readiness::Degraded(detail.clone());
+                if self.readiness.get() != next {
                     tracing::error!("metadata cannot be changed: {detail}");
-                    *self.readiness.borrow_mut() = now;
+                    self.readiness.set(next);
                 }
             }
         }

@@ -20,7 +20,9 @@ use std::time::Duration;
 
 use cluster::{Advertise, LeaderEpochs, NodeRegistration};
 use commitlog::checkpoint;
-use commitlog::directory::{self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError};
+use commitlog::directory::{
+    self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError, METADATA_SNAPSHOT_FILE,
+};
 use commitlog::{
     CheckpointMap, DiskError, LogFailure, OpenError, StartKind, Store, StoreError, StoreOptions,
     TaskClass,
@@ -34,16 +36,16 @@ use crate::config::Config;
 use crate::control::pages::AdminPages;
 use crate::control::resuming::{open_log, replay};
 use crate::control::{
-    Change, Changes, Control, Readiness, ask_all, changes, receive, serve_changes, snapshot,
+    Change, Changes, Control, Readiness, Standing, ask_all, changes, receive, serve_changes,
+    snapshot,
 };
-use crate::drivers::metadata_log::MetadataLog;
 use crate::drivers::recovery::report_recovery;
 use crate::log_pace::LogPace;
 use crate::mesh_call::{Caller, Message};
 use crate::mutant::{Mutant, Rule};
 use crate::node_state::NodeState;
 use crate::platform::{Listener, Mesh, Platform};
-use crate::sync::{Flag, contained};
+use crate::sync::{Flag, beside, contained};
 
 /// Memory for caches of the metadata log, which is read once.
 const METADATA_CACHE_BYTES: usize = 1 << 20;
@@ -65,7 +67,7 @@ pub struct ControlOptions {
     pub open_files_max: usize,
     /// Client connections that open files allow the whole node; `max.connections` may be less.
     pub connections_max: usize,
-    /// Monotonic time when the program began, for the `ready` line.
+    /// Monotonic time when the process started, for the `ready` line.
     pub started: Duration,
     /// The rule that is off, if any: only a simulator names one.
     pub mutant: Mutant,
@@ -82,7 +84,7 @@ pub struct Ready {
     pub listeners: Vec<SocketAddr>,
     /// Where the admin server listens, if it does.
     pub admin: Option<SocketAddr>,
-    /// Since the program began.
+    /// Since the process started.
     pub elapsed: Duration,
 }
 
@@ -177,7 +179,7 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let resuming = keep_resuming(Rc::clone(&control), Rc::clone(&changes));
     platform.spawn(TaskClass::Background, Box::pin(resuming));
     let served = serve_node(&control, &options, recovered, stop, ready).await;
-    *control.readiness.borrow_mut() = Readiness::Stopping;
+    control.readiness.set(Readiness::Stopping);
     let begun = platform.monotonic();
     // Two rounds: a core that closed its logs first would leave the others' last requests without an answer.
     control.ask_all(|| Request::Drain).await;
@@ -293,12 +295,13 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         // Without them topics that exist would be unknown, and producer ids would be given out twice.
         return Err(StartRefusal::Data(format!(
             "{COORDINATOR_DIRECTORY}/: acknowledged metadata records {}..{} are gone from disk; restore the directory \
-             from a copy, or, to serve without them, remove checkpoints/coordinator.a and .b: what no record names \
-             is then moved to stray/",
+             from a copy, or, to serve without them, remove checkpoints/coordinator.a and .b and \
+             {COORDINATOR_DIRECTORY}/{METADATA_SNAPSHOT_FILE}: what no record names is then moved to stray/",
             lost.start, lost.end
         )));
     }
-    let mut image = snapshot::load(&platform.disk(), log.committed()).await?;
+    let loaded = snapshot::load(&platform.disk(), &log).await;
+    let mut image = loaded.map_err(|misfit| StartRefusal::Data(misfit.refusal()))?;
     let snapshot_at = image.next_offset();
     if snapshot_at == Offset::ZERO || !options.mutant.lacks(Rule::ReplayBehindSnapshot) {
         let replayed = replay(&log, &mut image).await;
@@ -320,7 +323,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             deletion: options.config.topic_deletion,
             broker: Arc::new(options.config.broker_configs()),
         },
-        readiness: RefCell::new(Readiness::Starting("opening logs")),
+        readiness: Standing::new(Readiness::Starting("opening logs")),
         changes_ended: Flag::default(),
         started: options.started,
     }))
@@ -344,16 +347,16 @@ async fn serve_node<P: Platform, M: Mesh<Message>>(
     sweep(control, &recovered.checkpoints).await;
     control.open_cores(options, recovered).await?;
     control.ask_all(|| Request::Accept).await;
-    *control.readiness.borrow_mut() = Readiness::Ready;
+    control.readiness.set(Readiness::Ready);
     let kafka = bound.first().copied();
     let kafka = kafka.ok_or_else(|| StartRefusal::Address("no listener is configured".into()))?;
     let elapsed = platform.monotonic().saturating_sub(options.started);
     tracing::info!(ms = millis(elapsed), "ready: clients are served");
     ready(&Ready { node_id: control.node_id, kafka, listeners: bound, admin, elapsed });
-    control.forget_moved().await;
     let checkpoints = write_checkpoints(Rc::clone(control));
     platform.spawn(TaskClass::Background, Box::pin(checkpoints));
-    stop.await;
+    // Beside: a core whose disk stands still just now must not keep the node from being stopped.
+    beside(stop, control.forget_moved()).await;
     Ok(())
 }
 
@@ -430,7 +433,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         recovered: Recovered,
     ) -> Result<(), StartRefusal> {
         let Recovered { directory, checkpoints } = recovered;
-        let disk_bytes = self.platform.disk_bytes();
+        let disk_bytes = self.platform.disk_bytes().await;
         let state = Arc::new(NodeState {
             node_id: self.node_id,
             shard_count: self.shard_count,
@@ -445,7 +448,6 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             mutant: options.mutant,
             connections: Arc::default(),
             disk_floor_bytes: options.config.disk_floor.bytes(disk_bytes),
-            disk_bytes,
         });
         let (begun, mut opened) = (self.platform.monotonic(), 0);
         for (core, reply) in self.ask_all(|| Request::Open(Arc::clone(&state))).await {
@@ -566,7 +568,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
 /// Writes checkpoints until the node stops, which writes the last. A task of its own: one that has begun is finished, however
 /// long the disk takes, and the stop does not wait for it before its time.
 async fn write_checkpoints<P: Platform, M: Mesh<Message>>(control: Rc<Control<P, M>>) {
-    while !matches!(*control.readiness.borrow(), Readiness::Stopping) {
+    while !control.readiness.is_stopping() {
         control.platform.sleep(TICK).await;
         if control.snapshot_due() {
             let writing = Rc::clone(&control);
@@ -592,7 +594,7 @@ async fn keep_resuming<P: Platform, M: Mesh<Message>>(
     control: Rc<Control<P, M>>,
     changes: Changes,
 ) {
-    while !matches!(*control.readiness.borrow(), Readiness::Stopping) {
+    while !control.readiness.is_stopping() {
         control.platform.sleep(TICK).await;
         control.ask_to_resume(&changes);
     }

@@ -3,7 +3,7 @@
 //! Owns the order of RB-3 as far as it concerns the bytes, the polite pauses while they are checked, and the words of a refusal. It
 //! looks at no state of the partition: the leader core does.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -19,14 +19,17 @@ use record::{
 };
 
 use crate::calls::ZstdAllowed;
+use crate::memory::{HeldMemory, MemoryBudget};
 use crate::platform::Platform;
 use crate::refusal::{ProduceRefusal, RefusedRecord};
-use crate::sync::Event;
 
 /// Work between two polite pauses.
 const STEP_NS: u32 = 20_000;
 /// Workspaces that one core keeps for reuse.
 const WORKSPACES_MAX: usize = 8;
+/// What a large window takes, and what a core has for large windows: five kilobytes would else take as much on each connection
+/// that sends them.
+const LARGE_WINDOW_BYTES: usize = 128 << 20;
 
 /// What a client asks for with a Produce.
 #[derive(Debug, Clone, Copy)]
@@ -105,18 +108,22 @@ impl BatchRules {
 #[derive(Debug, Clone, Default)]
 pub struct Workspaces(Rc<Kept>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Kept {
     workspaces: RefCell<Vec<Workspace>>,
-    /// Somebody decompresses with a large window.
-    large_window: Cell<bool>,
-    large_window_free: Rc<Event>,
+    large_windows: Rc<MemoryBudget>,
 }
 
-/// The one batch of a core that is decompressed with a large window, until it is dropped: five kilobytes would else take 128 MiB
-/// on each connection that sends them.
+impl Default for Kept {
+    fn default() -> Self {
+        let large_windows = MemoryBudget::new(LARGE_WINDOW_BYTES);
+        Self { workspaces: RefCell::default(), large_windows }
+    }
+}
+
+/// The one batch of a core that is decompressed with a large window, until it is dropped.
 #[derive(Debug)]
-struct LargeWindow<'a>(&'a Kept);
+pub struct LargeWindow(#[expect(dead_code, reason = "held, not read")] HeldMemory);
 
 impl Workspaces {
     fn take(&self) -> Workspace {
@@ -131,21 +138,9 @@ impl Workspaces {
         }
     }
 
-    async fn large_window(&self) -> LargeWindow<'_> {
-        loop {
-            let freed = self.0.large_window_free.listen();
-            if !self.0.large_window.replace(true) {
-                return LargeWindow(&self.0);
-            }
-            freed.await;
-        }
-    }
-}
-
-impl Drop for LargeWindow<'_> {
-    fn drop(&mut self) {
-        self.0.large_window.set(false);
-        self.0.large_window_free.notify();
+    /// The turn to decompress with a large window: first come, first served.
+    pub async fn large_window(&self) -> LargeWindow {
+        LargeWindow(self.0.large_windows.take(LARGE_WINDOW_BYTES).await)
     }
 }
 
@@ -179,7 +174,8 @@ impl Admitted {
     }
 }
 
-/// Checks the records field of one partition of a Produce request.
+/// Checks the records field of one partition of a Produce request. Where it needs a large window, `turn` gets one: that may take
+/// as long as the batches of others do.
 pub async fn admit(
     executor: &impl Executor,
     workspaces: &Workspaces,
@@ -187,6 +183,7 @@ pub async fn admit(
     terms: &Terms,
     rules: &BatchRules,
     now: Timestamp,
+    turn: impl AsyncFnOnce() -> Result<LargeWindow, ProduceRefusal>,
 ) -> Result<Admitted, ProduceRefusal> {
     if records.is_empty() {
         return Err(invalid(&"a Produce carries exactly one batch, this one none"));
@@ -197,7 +194,7 @@ pub async fn admit(
     if let Ok(Judged::NeedsLargeWindow) = judged {
         // What it holds by now would be held by everybody who waits.
         drop(workspace);
-        let _turn = workspaces.large_window().await;
+        let _window = turn().await?;
         workspace = workspaces.take();
         workspace.allow(Windows::Large);
         judged = judge(executor, &mut workspace, records, terms, &options).await;
@@ -383,7 +380,8 @@ mod tests {
         let (timeout, deadline) = (Duration::ZERO, Duration::ZERO);
         let terms = Terms { acks: None, timeout, deadline, zstd };
         let workspaces = Workspaces::default();
-        block_on(admit(&NoTasks, &workspaces, &bytes.into(), &terms, rules, NOW))
+        let turn = async || Ok(workspaces.large_window().await);
+        block_on(admit(&NoTasks, &workspaces, &bytes.into(), &terms, rules, NOW, turn))
     }
 
     #[test]
@@ -424,14 +422,34 @@ mod tests {
         let terms = Terms { acks: None, timeout, deadline, zstd: ZstdAllowed::Yes };
         let (workspaces, rules) = (Workspaces::default(), rules());
         let another = block_on(workspaces.large_window());
-        let admit = |bytes| admit(&NoTasks, &workspaces, bytes, &terms, &rules, NOW);
+        let turns = std::cell::Cell::new(0);
+        let admit = |bytes| {
+            let turn = async || {
+                turns.set(turns.get() + 1);
+                Ok(workspaces.large_window().await)
+            };
+            admit(&NoTasks, &workspaces, bytes, &terms, &rules, NOW, turn)
+        };
         let mut waiting = std::pin::pin!(admit(&bytes));
         assert!(block_on(futures_lite::future::poll_once(&mut waiting)).is_none());
         // Who needs none does not wait.
         block_on(admit(&small)).expect("sound");
+        assert_eq!(turns.get(), 1);
         drop(another);
         block_on(waiting).expect("sound");
         block_on(admit(&bytes)).expect("nobody is at it any more");
+    }
+
+    #[test]
+    fn a_batch_that_has_no_turn_with_a_large_window_in_time_is_refused_and_keeps_none() {
+        let bytes: Bytes = in_a_large_window().into();
+        let (timeout, deadline) = (Duration::ZERO, Duration::ZERO);
+        let terms = Terms { acks: None, timeout, deadline, zstd: ZstdAllowed::Yes };
+        let (workspaces, rules) = (Workspaces::default(), rules());
+        let late = async || Err(ProduceRefusal::Overdue { timeout });
+        let refused = block_on(admit(&NoTasks, &workspaces, &bytes, &terms, &rules, NOW, late));
+        assert_eq!(refused.unwrap_err(), ProduceRefusal::Overdue { timeout });
+        block_on(workspaces.large_window());
     }
 
     #[test]

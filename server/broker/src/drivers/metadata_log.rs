@@ -6,7 +6,7 @@
 use std::future::Future;
 
 use commitlog::{AtLeastOneBatch, Disk, Executor, Log, LogFailure, ReadRequest, abort_on_panic};
-use record::{BatchView, LeaderEpoch, Offset, Timestamp};
+use record::{BatchHeader, BatchView, LeaderEpoch, Offset, Timestamp};
 
 use crate::drivers::metadata_batch;
 
@@ -73,6 +73,10 @@ pub trait MetadataLog {
         &self,
         from: Offset,
     ) -> impl Future<Output = Result<Vec<MetadataRecord>, MetadataLogError>>;
+
+    /// The checksum of the committed batch that ends before `end`, as its header has it; `None` where no batch ends there.
+    fn batch_crc(&self, end: Offset)
+    -> impl Future<Output = Result<Option<u32>, MetadataLogError>>;
 }
 
 /// A quorum of one.
@@ -84,6 +88,24 @@ impl<D: Disk, E: Executor> SoloMetadataLog<D, E> {
     pub fn failure(&self) -> Option<LogFailure> {
         self.0.failure()
     }
+
+    /// Committed batches from the one that holds `from` on: that one, and more as far as they fit.
+    async fn read_batches(
+        &self,
+        from: Offset,
+        bytes_max: usize,
+    ) -> Result<Vec<u8>, MetadataLogError> {
+        let request =
+            ReadRequest { from, end: self.committed(), bytes_max, minimum: AtLeastOneBatch::Yes };
+        let batches = self.0.read(request).await.map_err(|error| unreadable(error.to_string()))?;
+        let mut bytes = Vec::with_capacity(batches.bytes);
+        batches.slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
+        Ok(bytes)
+    }
+}
+
+fn unreadable(detail: String) -> MetadataLogError {
+    MetadataLogError::Read { detail }
 }
 
 impl<D: Disk, E: Executor> MetadataLog for SoloMetadataLog<D, E> {
@@ -111,16 +133,18 @@ impl<D: Disk, E: Executor> MetadataLog for SoloMetadataLog<D, E> {
     }
 
     async fn read(&self, from: Offset) -> Result<Vec<MetadataRecord>, MetadataLogError> {
-        let request = ReadRequest {
-            from,
-            end: self.committed(),
-            bytes_max: REPLAY_BYTES,
-            minimum: AtLeastOneBatch::Yes,
-        };
-        let read = |detail: String| MetadataLogError::Read { detail };
-        let batches = self.0.read(request).await.map_err(|error| read(error.to_string()))?;
-        let mut bytes = Vec::with_capacity(batches.bytes);
-        batches.slices.iter().for_each(|slice| bytes.extend_from_slice(slice));
-        metadata_batch::records_from(&bytes, from).map_err(read)
+        let bytes = self.read_batches(from, REPLAY_BYTES).await?;
+        metadata_batch::records_from(&bytes, from).map_err(unreadable)
+    }
+
+    async fn batch_crc(&self, end: Offset) -> Result<Option<u32>, MetadataLogError> {
+        let last_offset = Offset(end.0.saturating_sub(1));
+        if !(Offset::ZERO..self.committed()).contains(&last_offset) {
+            return Ok(None);
+        }
+        // The first batch is the one that holds the offset, and is given whole however large it is.
+        let bytes = self.read_batches(last_offset, 0).await?;
+        let header = BatchHeader::parse(&bytes).map_err(|error| unreadable(error.to_string()))?;
+        Ok((header.last_offset() == last_offset).then_some(header.crc))
     }
 }

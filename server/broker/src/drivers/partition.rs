@@ -20,7 +20,7 @@ use partition::{
     Leader, LeaderStart, LogProgress, ProduceOutcome, ProduceWaiter, Producers, ReadView,
     WaiterToken, Written,
 };
-use record::{LeaderEpoch, Offset, Timestamp, TopicPartition};
+use record::{LeaderEpoch, Offset, ProducerId, Timestamp, TopicPartition};
 
 use crate::calls::{FetchEntry, Fetched, Produced};
 use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
@@ -233,10 +233,13 @@ impl<P: Platform> PartitionDriver<P> {
         self.producers.borrow().len()
     }
 
-    /// What is known of them, ascending by id; `None` where they are more than `count_max`.
-    pub fn active_producers(&self, count_max: usize) -> Option<Vec<ActiveProducer>> {
-        let producers = self.producers.borrow();
-        (producers.len() <= count_max).then(|| producers.active().collect())
+    /// What is known of the first `count_max` of them behind `after`, ascending by id.
+    pub fn active_producers(
+        &self,
+        after: Option<ProducerId>,
+        count_max: usize,
+    ) -> Vec<ActiveProducer> {
+        self.producers.borrow().active(after).take(count_max).collect()
     }
 
     /// What may be seen.
@@ -250,14 +253,24 @@ impl<P: Platform> PartitionDriver<P> {
     }
 
     /// Validates one batch: what [`PartitionDriver::append`] takes. It looks at the rules of the topic and not at the log.
+    ///
+    /// Order   `before_wait` is called before it waits for the batches of others, if it does.
+    /// Errors  `Overdue`: it still waited for them at the request's deadline.
     pub async fn admit(
         &self,
         records: &Bytes,
         terms: &admission::Terms,
+        before_wait: impl FnOnce(),
     ) -> Result<Admitted, ProduceRefusal> {
         self.leader.borrow().admit(terms.acks)?;
         let (rules, now) = (self.rules.get(), self.platform.now());
-        admission::admit(&self.platform, &self.workspaces, records, terms, &rules, now).await
+        let (platform, workspaces) = (&self.platform, &self.workspaces);
+        let turn = async || {
+            before_wait();
+            let window = async { Ok(workspaces.large_window().await) };
+            or(window, terms.overdue(platform)).await
+        };
+        admission::admit(platform, workspaces, records, terms, &rules, now, turn).await
     }
 
     /// Appends one batch; on return it has its place in the log.

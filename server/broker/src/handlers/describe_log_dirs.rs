@@ -44,7 +44,8 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
         error_code: ErrorCode::None,
         log_dir: directory.display().to_string().into(),
         topics: topics_of(call, &sizes),
-        total_bytes: bytes(call.shard.state().disk_bytes),
+        // Asked for each time: a volume may have grown.
+        total_bytes: bytes(platform.disk_bytes().await),
         usable_bytes: free.map_or(-1, bytes),
         is_cordoned: false,
     };

@@ -7,10 +7,11 @@ use record::{PartitionIndex, ShardIndex, TopicPartition};
 use wire::Text;
 use wire::describe_producers::{
     DescribeProducersPartitionResult, DescribeProducersRequest, DescribeProducersResponse,
-    DescribeProducersTopic, DescribeProducersTopicResult, ProducerState,
+    DescribeProducersTopicResult, ProducerState,
 };
 
 use crate::calls::{EntrySlot, ProducersAnswer, ProducersEntry};
+use crate::connection::Served;
 use crate::context::{Operation, Resource};
 use crate::error_code::ToErrorCode;
 use crate::handlers::{Answer, Call};
@@ -29,31 +30,30 @@ const TOO_MANY: &str = "more than one answer holds: ask for fewer partitions at 
 pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &DescribeProducersRequest<'a>,
-) -> Answer<DescribeProducersResponse<'a>> {
+) -> Served<P::Disk> {
     let counts = request.topics.iter().map(|topic| topic.partition_indexes.len());
     if counts.sum::<usize>() > PARTITIONS_MAX {
-        return refuse(request);
+        return call.reply(&refuse(request));
     }
     let (entries, mut answers) = plan(call, request).await;
-    answers.extend(call.shard.producers(entries, call.memory.as_ref()).await);
+    let (found, memory) = call.shard.producers(entries, call.memory.as_ref()).await;
+    answers.extend(found);
     answers.sort_by_key(|answer| answer.slot);
     let mut errors = Vec::with_capacity(answers.len());
     let mut answers = answers.into_iter();
-    let mut results_of = |topic: &DescribeProducersTopic<'a>| {
-        let answered = topic.partition_indexes.iter().zip(answers.by_ref());
-        let results = answered.map(|(partition, answer)| {
+    let mut topics = Vec::with_capacity(request.topics.len());
+    for topic in &request.topics {
+        let mut partitions = Vec::with_capacity(topic.partition_indexes.len());
+        for (partition, answer) in topic.partition_indexes.iter().zip(answers.by_ref()) {
             let result = result_of(*partition, answer);
             errors.push(result.error_code);
-            result
-        });
-        results.collect::<Vec<_>>()
-    };
-    let topics = request.topics.iter().map(|topic| DescribeProducersTopicResult {
-        name: topic.name.clone(),
-        partitions: results_of(topic),
-    });
-    let body = DescribeProducersResponse { topics: topics.collect(), ..Default::default() };
-    Answer::with_errors(body, errors)
+            partitions.push(result);
+            call.shard.platform().yield_if_needed().await;
+        }
+        topics.push(DescribeProducersTopicResult { name: topic.name.clone(), partitions });
+    }
+    let body = DescribeProducersResponse { topics, ..Default::default() };
+    call.reply_holding(&Answer::with_errors(body, errors), memory)
 }
 
 fn refuse<'a>(request: &DescribeProducersRequest<'a>) -> Answer<DescribeProducersResponse<'a>> {

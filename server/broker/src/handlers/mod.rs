@@ -141,6 +141,21 @@ impl<P: Platform, M: Mesh<Message>> Call<P, M> {
         }
     }
 
+    /// [`Call::reply`] with what the answer takes in memory until it has left.
+    fn reply_holding<'a, Body: Response<'a>>(
+        &self,
+        answer: &Answer<Body>,
+        mut memory: HeldMemory,
+    ) -> Served<P::Disk> {
+        match self.reply(answer) {
+            Served::Reply(parts, _) => {
+                memory.resize(parts.iter().map(|part| part.as_bytes().len()).sum());
+                Served::Reply(parts, Some(memory))
+            }
+            served => served,
+        }
+    }
+
     fn too_long(&self, error: &EncodeError) -> Served<P::Disk> {
         tracing::error!(api = %self.api, version = self.version, %error, "a response cannot be sent, closing");
         Served::Close
@@ -338,7 +353,7 @@ async fn serve_administration<P: Platform, M: Mesh<Message>>(
         ApiKey::DescribeProducers => {
             use wire::describe_producers::DescribeProducersRequest as Request;
             let request = Request::decode(version, body)?;
-            call.reply(&describe_producers::handle(call, &request).await)
+            describe_producers::handle(call, &request).await
         }
         ApiKey::DescribeQuorum => {
             let request = wire::describe_quorum::DescribeQuorumRequest::decode(version, body)?;

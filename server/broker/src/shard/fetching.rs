@@ -62,7 +62,30 @@ struct Appetite {
     owner_count: usize,
 }
 
+/// What one reading of a plan goes by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Portion {
+    /// Each owner reads at most so many bytes, one whole batch excepted.
+    owner_bytes: usize,
+    /// The answer holds at most so many, likewise.
+    bytes_max: usize,
+    /// With so many there is no more waiting.
+    enough: usize,
+}
+
 impl FetchPlan {
+    /// What to read with so much memory.
+    fn portion(&self, appetite: Appetite, memory_bytes: usize) -> Portion {
+        if memory_bytes >= appetite.bytes {
+            let (all, enough) = (self.bytes_max, self.bytes_min.min(self.bytes_max));
+            return Portion { owner_bytes: all, bytes_max: all, enough };
+        }
+        // Nobody knows which owner has records: more than its part none can be waited for to bring.
+        let owner_bytes = self.bytes_max.min(memory_bytes / appetite.owner_count);
+        let enough = self.bytes_min.min(owner_bytes.max(1));
+        Portion { owner_bytes, bytes_max: self.bytes_max.min(memory_bytes), enough }
+    }
+
     fn appetite(&self) -> Appetite {
         let mut owners: BTreeMap<ShardIndex, usize> = BTreeMap::new();
         for (owner, entry) in &self.entries {
@@ -82,26 +105,22 @@ pub(super) type FetchAnswers<P> = Vec<FetchAnswer<Part<<P as Platform>::Disk>>>;
 type RemoteWait = Pin<Box<dyn Future<Output = Waited>>>;
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
-    /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over. Where readers that are
-    /// slow to take their answers hold all memory, there is enough with one batch.
+    /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over. Where there is less
+    /// memory than it might fill, there is enough when an owner has filled its part.
     pub(crate) async fn fetch(&self, plan: &FetchPlan) -> (FetchAnswers<P>, HeldMemory) {
         let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
         let appetite = plan.appetite();
         let mut pause = Duration::ZERO;
         let mut is_over = false;
         loop {
-            let mut memory = self.fetch_memory.note_up_to(appetite.bytes);
-            // With less than it might have, whatever there is is enough.
-            let (bytes_max, enough) = if memory.bytes() < appetite.bytes {
-                (plan.bytes_max.min(memory.bytes() / appetite.owner_count), 1)
-            } else {
-                (plan.bytes_max, plan.bytes_max)
-            };
-            let answers = self.read_plan(plan, bytes_max).await;
+            // Held until the last owner has answered: those that come meanwhile must find more than room for a batch.
+            let mut memory = self.fetch_memory.note_share(appetite.bytes);
+            let portion = plan.portion(appetite, memory.bytes());
+            let answers = self.read_plan(plan, portion.owner_bytes).await;
             let now = self.platform().monotonic();
             let is_last = is_over || now >= deadline || self.stopping().is_raised();
-            if is_last || is_enough(plan.bytes_min.min(enough), &answers) {
-                let answers = spend(bytes_max, answers);
+            if is_last || is_enough(portion.enough, &answers) {
+                let answers = spend(portion.bytes_max, answers);
                 memory.resize(bytes_of(&answers));
                 return (answers, memory);
             }
@@ -119,6 +138,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 Waited::NoRoom => is_over = true,
             }
             if !pause.is_zero() {
+                let left = deadline.saturating_sub(self.platform().monotonic());
                 let pausing = self.platform().sleep(pause.min(left));
                 or(pausing, self.stopping().raised()).await;
             }
@@ -218,7 +238,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let (mine, others): (Vec<_>, Vec<_>) =
             positions.into_iter().partition(|(owner, _)| *owner == self.index());
         let mut waits: Vec<RemoteWait> = Vec::new();
-        for (owner, positions) in group_by_owner(others) {
+        for (owner, positions) in group_by_owner(self.platform(), others).await {
             let duration = left.min(REMOTE_WAIT_MAX);
             let call = WaitCall { isolation: plan.isolation, positions, duration };
             let waiting = self.caller().try_wait(owner.into(), call).await;
@@ -406,6 +426,31 @@ mod tests {
         check(50, &[(0, 40), (1, 40), (0, 40), (2, 5)], 95, 3);
         check(50, &[], 0, 1);
         check(usize::MAX, &[(0, usize::MAX), (1, usize::MAX)], usize::MAX, 2);
+    }
+
+    #[test]
+    fn with_less_memory_than_it_might_fill_a_plan_waits_for_what_one_owner_can_bring() {
+        let plan = |bytes_min, bytes_max| FetchPlan {
+            isolation: Isolation::ReadUncommitted,
+            bytes_min,
+            bytes_max,
+            wait_max: Duration::ZERO,
+            entries: Vec::new(),
+            memory: None,
+        };
+        let check = |plan: FetchPlan, memory_bytes, owner_bytes, bytes_max, enough| {
+            let appetite = Appetite { bytes: 300, owner_count: 6 };
+            let expected = Portion { owner_bytes, bytes_max, enough };
+            assert_eq!(plan.portion(appetite, memory_bytes), expected);
+        };
+        check(plan(40, 50), 300, 50, 50, 40);
+        check(plan(90, 50), 300, 50, 50, 50);
+        check(plan(40, 50), 299, 49, 50, 40);
+        check(plan(40, 50), 60, 10, 50, 10);
+        check(plan(5, 50), 48, 8, 48, 5);
+        check(plan(5, 50), 5, 0, 5, 1);
+        check(plan(5, 50), 0, 0, 0, 1);
+        check(plan(0, 50), 0, 0, 0, 0);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 use std::rc::Rc;
 
+use commitlog::Executor;
 use record::ShardIndex;
 
 use crate::calls::{EntrySlot, Reply, Request};
@@ -40,7 +41,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     ) -> (Vec<Entry>, Vec<Forwarded<M>>) {
         let mut mine = Vec::new();
         let mut forwarded = Vec::new();
-        for (owner, entries) in group_by_owner(entries) {
+        for (owner, entries) in group_by_owner(self.platform(), entries).await {
             if owner == self.index() {
                 mine = entries;
                 continue;
@@ -75,7 +76,8 @@ impl<M: Mesh<Message>> Forwarded<M> {
 }
 
 /// Entries by owner, each owner's in the order of the request.
-pub(super) fn group_by_owner<Entry>(
+pub(super) async fn group_by_owner<Entry>(
+    executor: &impl Executor,
     entries: Vec<(ShardIndex, Entry)>,
 ) -> Vec<(ShardIndex, Vec<Entry>)> {
     let mut groups: Vec<(ShardIndex, Vec<Entry>)> = Vec::new();
@@ -84,6 +86,7 @@ pub(super) fn group_by_owner<Entry>(
             Some((_, group)) => group.push(entry),
             None => groups.push((owner, vec![entry])),
         }
+        executor.yield_if_needed().await;
     }
     groups
 }
@@ -91,12 +94,22 @@ pub(super) fn group_by_owner<Entry>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use commitlog::{LocalTask, TaskClass};
+    use futures_lite::future::block_on;
+
+    #[derive(Clone)]
+    struct NoTasks;
+
+    impl Executor for NoTasks {
+        fn spawn(&self, _: TaskClass, _: LocalTask) {}
+        async fn yield_if_needed(&self) {}
+    }
 
     #[test]
     fn each_owners_entries_keep_the_order_of_the_request() {
         let entries = [(1, 'a'), (0, 'b'), (1, 'c'), (2, 'd'), (0, 'e')]
             .map(|(owner, entry)| (ShardIndex(owner), entry));
-        let groups = group_by_owner(entries.to_vec());
+        let groups = block_on(group_by_owner(&NoTasks, entries.to_vec()));
         let expected = [(1, vec!['a', 'c']), (0, vec!['b', 'e']), (2, vec!['d'])]
             .map(|(owner, group)| (ShardIndex(owner), group));
         assert_eq!(groups, expected);

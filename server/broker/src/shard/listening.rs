@@ -1,7 +1,8 @@
 //! The client listeners of a core, and the connections they brought.
 //!
-//! Owns binding, the accept loops and the live connections: their bound, and the end of those that are silent. Binding and accepting are two steps: nothing is served
-//! before every log of the node is recovered, and the port is known before it is advertised.
+//! Owns binding, the accept loops and the live connections: their bound, and the end of those that are silent. Binding and
+//! accepting are two steps: nothing is served before every log of the node is recovered, and the port is known before it is
+//! advertised.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;

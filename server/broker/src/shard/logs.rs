@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreOptions};
+use commitlog::{LogIdentity, LogOptions, OpenError, Store, StoreOptions};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
@@ -28,11 +28,13 @@ use crate::mutant::Rule;
 use crate::node_state::NodeState;
 use crate::platform::{Mesh, Platform};
 use crate::shard::disk_floor::DiskSpace;
+use crate::shard::handover::HandoverPace;
 use crate::shard::lines::Lines;
 use crate::shard::listening::Listening;
 use crate::shard::node_settings::NodeSettings;
 use crate::shard::resuming::Offline;
-use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard};
+use crate::shard::scrubbing::SCRUB_LOG_INTERVAL;
+use crate::shard::{NO_COORDINATOR_LOG_INTERVAL, Shard, producers};
 use crate::sync::{Event, Flag, join};
 
 /// Read buffers that one core keeps for its connections' next large frames.
@@ -125,6 +127,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
             request_memory,
             fetch_memory,
+            listing_memory: MemoryBudget::new(producers::LISTING_BYTES),
             fetch_sessions: RefCell::new(FetchSessions::new(session_limits)),
             workspaces: Workspaces::default(),
             append_lines: Lines::new(mutant),
@@ -137,9 +140,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             disk_space: DiskSpace::default(),
             producers_swept_at: Cell::new(opened_at),
             connections_swept_at: Cell::new(opened_at),
-            handover_at: Cell::default(),
+            handover_pace: HandoverPace::default(),
             bad_input: RefCell::default(),
             no_coordinator_pace: LogPace::new(NO_COORDINATOR_LOG_INTERVAL),
+            scrub_pace: LogPace::new(SCRUB_LOG_INTERVAL),
         });
         let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));
         let wanted: Vec<Wanted> = wanted.collect();
@@ -379,6 +383,6 @@ fn log_options(settings: &TopicSettings) -> LogOptions {
         segment_ms: settings.segment_ms,
         segment_jitter_ms: settings.segment_jitter_ms,
         index_interval_bytes: settings.index_interval_bytes,
-        safe_end: if settings.write_caching { SafeEnd::Written } else { SafeEnd::Durable },
+        ..LogOptions::default()
     }
 }

@@ -33,7 +33,6 @@ use std::time::Duration;
 
 use cluster::{Image, Topic, excerpt};
 use commitlog::{LocalTask, Store, TaskClass};
-use futures_lite::future::or;
 use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
 use wire::{BufferPool, FrameLimits};
 
@@ -82,6 +81,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     buffers: RefCell<BufferPool>,
     request_memory: Rc<MemoryBudget>,
     fetch_memory: Rc<MemoryBudget>,
+    /// For lists of producers.
+    listing_memory: Rc<MemoryBudget>,
     fetch_sessions: RefCell<FetchSessions>,
     workspaces: Workspaces,
     /// Where forwarded appends to a partition wait for those before them.
@@ -99,10 +100,10 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     producers_swept_at: Cell<Duration>,
     /// Monotonic time of the last look for silent connections.
     connections_swept_at: Cell<Duration>,
-    /// Monotonic time from which the next connection may move to another core.
-    handover_at: Cell<Duration>,
+    handover_pace: handover::HandoverPace,
     bad_input: RefCell<BTreeMap<BadInputKind, LogPace>>,
     no_coordinator_pace: LogPace,
+    scrub_pace: LogPace,
 }
 
 /// What a partition is on this core.
@@ -358,23 +359,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    /// Syncs what was written to topics with write caching until the core stops, which syncs the rest. Sleeps while there is none.
-    async fn sync_written(self: Rc<Self>) {
-        let interval = self.state.config.write_caching_flush;
-        while !self.stopping.is_raised() {
-            or(self.store.has_unsynced(), self.stopping.raised()).await;
-            self.platform.sleep(interval).await;
-            self.store.sync_written();
-        }
-    }
-
     fn spawn_clockwork(self: &Rc<Self>) {
         let caller = self.caller.clone();
-        let tasks: [LocalTask; 8] = [
+        let tasks: [LocalTask; 7] = [
             Box::pin(Rc::clone(self).tick()),
             Box::pin(Rc::clone(self).watch_disk_space()),
             Box::pin(Rc::clone(self).write_checkpoints()),
-            Box::pin(Rc::clone(self).sync_written()),
             Box::pin(Rc::clone(self).keep_retention()),
             Box::pin(Rc::clone(self).keep_resuming()),
             Box::pin(Rc::clone(self).keep_scrubbing()),

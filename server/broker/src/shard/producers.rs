@@ -1,13 +1,15 @@
 //! DescribeProducers across cores.
 //!
 //! Owns the list of producers of this core's partitions, the way to those of others, and the bound on them all: a partition
-//! remembers up to 20,000, and a request of a few bytes may name it thousands of times.
+//! remembers up to 20,000, and a request of a few bytes may name it thousands of times. One list is made at a time.
 
 use std::rc::Rc;
 
+use partition::ActiveProducer;
 use record::ShardIndex;
 
 use crate::calls::{EntrySlot, ProducersAnswer, ProducersCall, ProducersEntry, Reply, Request};
+use crate::drivers::partition::PartitionDriver;
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
@@ -15,20 +17,26 @@ use crate::refusal::{DescribeProducersRefusal, FetchRefusal};
 use crate::shard::forwarding::group_by_owner;
 use crate::shard::{Owned, Shard};
 
-/// Producers in one answer: five partitions that are full, 4 MB on the wire.
-const LISTED_MAX: usize = 5 * partition::PRODUCERS_MAX;
+/// Producers in one answer: a partition that is full, 0.8 MB on the wire.
+const LISTED_MAX: usize = partition::PRODUCERS_MAX;
+/// What they take at most while they are found, translated and encoded: no more than 200 bytes each.
+pub(super) const LISTING_BYTES: usize = 200 * LISTED_MAX;
+/// Producers between two polite pauses: about 10 us.
+const STEP: usize = 256;
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Lists producers, wherever the partitions are; the request takes `memory` until all owners have answered. Owners are asked
-    /// one after the other: each may list what the ones before it have left. Order: ascending by slot.
+    /// one after the other: each may list what the ones before it have left. Order: ascending by slot. Besides gives what the
+    /// list may take until the answer has left, which is waited for where others are being answered.
     pub(crate) async fn producers(
         &self,
         entries: Vec<(ShardIndex, ProducersEntry)>,
         memory: Option<&Rc<HeldMemory>>,
-    ) -> Vec<ProducersAnswer> {
+    ) -> (Vec<ProducersAnswer>, HeldMemory) {
+        let listing = self.listing_memory.take(LISTING_BYTES).await;
         let mut answers = Vec::with_capacity(entries.len());
         let mut room = LISTED_MAX;
-        for (owner, entries) in group_by_owner(entries) {
+        for (owner, entries) in group_by_owner(self.platform(), entries).await {
             let slots: Vec<_> = entries.iter().map(|entry| entry.slot).collect();
             let call = ProducersCall { entries, room };
             let found = if owner == self.index() {
@@ -41,7 +49,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             answers.extend(found);
         }
         answers.sort_by_key(|answer| answer.slot);
-        answers
+        (answers, listing)
     }
 
     async fn producers_there(
@@ -67,21 +75,43 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Lists the producers of partitions that this core owns.
     pub(crate) async fn producers_here(&self, call: &ProducersCall) -> Vec<ProducersAnswer> {
         let mut room = call.room;
-        let mut find = |entry: &ProducersEntry| match self.owned(entry.partition) {
-            Owned::Here(driver) => {
-                let too_many = DescribeProducersRefusal::TooMany;
-                let found = driver.active_producers(room).ok_or(too_many)?;
-                room -= found.len();
-                Ok(found)
-            }
-            Owned::Offline(detail) => Err(FetchRefusal::Storage { detail }.into()),
-            Owned::NotHere => Err(FetchRefusal::NotLeader.into()),
-        };
         let mut answers = Vec::with_capacity(call.entries.len());
         for entry in &call.entries {
-            answers.push(ProducersAnswer { slot: entry.slot, outcome: find(entry) });
+            let outcome = match self.owned(entry.partition) {
+                Owned::Here(driver) => self.producers_of(&driver, room).await,
+                Owned::Offline(detail) => Err(FetchRefusal::Storage { detail }.into()),
+                Owned::NotHere => Err(FetchRefusal::NotLeader.into()),
+            };
+            room -= outcome.as_ref().map_or(0, Vec::len);
+            answers.push(ProducersAnswer { slot: entry.slot, outcome });
             self.platform().yield_if_needed().await;
         }
         answers
+    }
+
+    /// All producers of one partition; refused where they are more than `room`.
+    async fn producers_of(
+        &self,
+        driver: &PartitionDriver<P>,
+        room: usize,
+    ) -> Result<Vec<ActiveProducer>, DescribeProducersRefusal> {
+        if driver.producer_count() > room {
+            return Err(DescribeProducersRefusal::TooMany);
+        }
+        let mut found: Vec<ActiveProducer> = Vec::with_capacity(driver.producer_count());
+        loop {
+            let after = found.last().map(|last| last.id);
+            let more = driver.active_producers(after, STEP);
+            let is_last = more.len() < STEP;
+            found.extend(more);
+            // Some may have come in the pauses.
+            if found.len() > room {
+                return Err(DescribeProducersRefusal::TooMany);
+            }
+            if is_last {
+                return Ok(found);
+            }
+            self.platform().yield_if_needed().await;
+        }
     }
 }

@@ -33,6 +33,7 @@ pub struct ProduceUnderWay<M: Mesh<Message>> {
 
 /// A forwarded call with its places in the lines of its partitions.
 pub(super) struct LinedUp {
+    from: MeshIndex,
     terms: Terms,
     checking: PlaceInLine<MeshIndex>,
     entries: Vec<(PlaceInLine<TopicPartition>, ProduceEntry)>,
@@ -61,7 +62,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     ) -> Vec<(EntrySlot, Result<PendingAck, ProduceRefusal>)> {
         let mut appended = Vec::new();
         for entry in entries {
-            let outcome = match self.admit(terms, &entry).await {
+            let outcome = match self.admit(terms, &entry, || {}).await {
                 Ok((driver, admitted)) => self.append(terms, &driver, &admitted).await,
                 Err(refusal) => Err(refusal),
             };
@@ -74,11 +75,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         &self,
         terms: &Terms,
         entry: &ProduceEntry,
+        before_wait: impl FnOnce(),
     ) -> Result<(Rc<PartitionDriver<P>>, Admitted), ProduceRefusal> {
         match self.owned(entry.partition) {
             Owned::Here(_) if self.is_disk_low() => Err(self.refuse_for_disk()),
             Owned::Here(driver) => {
-                let admitted = driver.admit(&entry.records, terms).await?;
+                let admitted = driver.admit(&entry.records, terms, before_wait).await?;
                 Ok((driver, admitted))
             }
             Owned::Offline(detail) => Err(ProduceRefusal::Storage { detail }),
@@ -116,17 +118,25 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let line_up = |entry: ProduceEntry| (self.append_lines.join(entry.partition), entry);
         let entries = entries.into_iter().map(line_up).collect();
         let checking = self.check_lines.join(from);
-        LinedUp { terms: Terms { acks, timeout, deadline, zstd }, checking, entries }
+        LinedUp { from, terms: Terms { acks, timeout, deadline, zstd }, checking, entries }
     }
 
     /// The append half of a call that has its places. What comes from one core is checked one after the other, which takes
     /// memory and time; it is appended side by side, so that nothing waits for the disk of another partition.
     pub(super) async fn begin_forwarded_produce(&self, call: LinedUp) -> ProduceUnderWay<M> {
-        let LinedUp { terms, checking, entries } = call;
+        let LinedUp { from, terms, checking, entries } = call;
         checking.turn().await;
+        let mut checking = Some(checking);
         let mut admitted = Vec::with_capacity(entries.len());
         for (place, entry) in entries {
-            admitted.push((place, entry.slot, self.admit(&terms, &entry).await));
+            if checking.is_none() {
+                let again = self.check_lines.join(from);
+                again.turn().await;
+                checking = Some(again);
+            }
+            // A batch that waits for batches of other connections is not what those behind it should wait for.
+            let leave = || drop(checking.take());
+            admitted.push((place, entry.slot, self.admit(&terms, &entry, leave).await));
         }
         drop(checking);
         let appended = RefCell::new(Vec::with_capacity(admitted.len()));

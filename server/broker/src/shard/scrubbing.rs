@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use commitlog::Pace;
+use commitlog::{Pace, TaskClass};
 use futures_lite::future::or;
 use record::{Offset, TopicPartition};
 
@@ -15,9 +15,12 @@ use crate::drivers::partition::PartitionDriver;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
+use crate::sync::contained;
 
 /// How often it is looked whether a pass is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// At most one line in this time about segments that cannot be read.
+pub(super) const SCRUB_LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Scrubs pass after pass until the core stops.
@@ -35,17 +38,20 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 continue;
             }
             due = now.saturating_add(interval);
-            self.scrub_all().await;
+            Rc::clone(&self).scrub_all().await;
         }
     }
 
     /// One pass over all logs, from any of them on.
-    async fn scrub_all(&self) {
+    async fn scrub_all(self: Rc<Self>) {
         let mut order: Vec<TopicPartition> = self.partitions.borrow().keys().copied().collect();
         let first = self.any_below(order.len());
         order.rotate_left(first);
         for partition in order {
-            self.scrub_one(partition).await;
+            let scrubbing = Rc::clone(&self);
+            let scrub = async move { scrubbing.scrub_one(partition).await };
+            // Contained: a bug met in one log must not end the scrubbing of all.
+            contained(&self.platform, TaskClass::Background, scrub).await;
             if self.stopping.is_raised() {
                 return;
             }
@@ -60,7 +66,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         while let Some(base) = driver.log().sealed_from(from) {
             if let Err(error) = driver.log().scrub(base, async |bytes| self.pace(bytes).await).await
             {
-                tracing::warn!(partition = driver.name(), segment = %base, %error, "not scrubbed");
+                if let Some(unlogged) = self.scrub_pace.due(self.platform.monotonic()) {
+                    let partition = driver.name();
+                    tracing::warn!(partition, segment = %base, %error, unlogged, "not scrubbed");
+                }
+                // What keeps one segment from being opened keeps the next: a want of descriptors, most often.
+                self.pause(LOOK_INTERVAL).await;
             }
             if self.stopping.is_raised() || !self.is_led(&driver) {
                 return;

@@ -127,7 +127,7 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
             Ok(()) => Reply::Done,
             Err(error) => {
                 tracing::warn!(%error, "where the logs are was not written down; the next start tries again");
-                Reply::Failed
+                Reply::NotSettled
             }
         },
         Request::ForgetOthers => {

@@ -114,20 +114,21 @@ fn a_connection_that_has_just_moved_does_not_go_back_at_once() {
     let (node, topic) = node_with(&[]);
     let mut client = node.connect();
     let elsewhere = partition_elsewhere(&node, &mut client, &topic);
+    // Before it moves, whenever that is: the second that it stays begins later.
+    let started = std::time::Instant::now();
     for _ in 0..AFTER {
         client.append(&topic, elsewhere, &batch(&["v"]));
     }
     node.wait_for_metric(MOVED, |count| count == 1);
     // The next move needs twice as many in a row, and a second to have passed.
     let back = 1 - elsewhere;
-    let started = std::time::Instant::now();
     let mut count = 0;
     while node.metric(MOVED) == 1 {
         client.append(&topic, back, &batch(&["v"]));
         count += 1;
         assert!(started.elapsed().as_secs() < 30, "it never goes back");
     }
-    assert!(started.elapsed().as_millis() > 900, "after {:?}", started.elapsed());
+    assert!(started.elapsed().as_secs() >= 1, "after {:?}", started.elapsed());
     assert!(count >= 2 * AFTER, "after {count} requests");
 }
 

@@ -28,13 +28,13 @@ mod list_offsets;
 mod listeners;
 mod log_dirs;
 mod metadata;
+mod metadata_snapshot;
 mod produce;
 mod producers;
 mod scrubbing;
 mod support;
 mod topics;
 mod trimming;
-mod write_caching;
 
 /// The child process: a node, when this binary was started to be one.
 #[test]

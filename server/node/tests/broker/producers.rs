@@ -6,8 +6,9 @@ use wire::describe_producers::{
     DescribeProducersRequest, DescribeProducersResponse, DescribeProducersTopic,
     DescribeProducersTopicResult, ProducerState,
 };
+use wire::fetch::FetchRequest;
 
-use crate::support::{Client, Node, TIME, Topic, batch, sequenced};
+use crate::support::{Client, Node, TIME, Topic, batch, fetch_of, fetched, plain, sequenced};
 
 /// What a partition answers: error, whether there are words, producers.
 type Told = (ErrorCode, bool, Vec<ProducerState>);
@@ -97,6 +98,33 @@ fn what_is_not_there_is_refused_partition_by_partition() {
     assert_eq!(codes(&found[2]), [ErrorCode::InvalidTopicException]);
 }
 
+/// Whoever waits behind a long poll of his own takes no memory for what he will be told.
+#[test]
+fn a_question_behind_a_long_poll_takes_no_memory_from_others() {
+    let node = Node::start(1, &["request.memory.bytes=1048576"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    client.append(&topic, 0, &sequenced(7, 0, 0, 1));
+    let mut waiting = node.connect();
+    let poll = FetchRequest { max_wait_ms: i32::MAX, ..fetch_of(&topic, &[(0, 1)]) };
+    waiting.send(4, &poll);
+    let asked = DescribeProducersTopic {
+        name: topic.name.as_str().into(),
+        partition_indexes: vec![PartitionIndex(0)],
+    };
+    waiting.send(0, &DescribeProducersRequest { topics: vec![asked] });
+    node.wait_for_metric("corelog_fetches_parked", |parked| parked == 1);
+    // Large enough to be counted: it would wait for as long as the poll does.
+    let mut other = node.connect();
+    other.append(&topic, 0, &plain(100_000));
+    // It ends the poll, and then the question has its turn.
+    let polled = waiting.receive(4).unwrap();
+    assert!(!fetched(&polled).records.inline().is_empty());
+    let frame = waiting.receive(0).unwrap();
+    let answer: DescribeProducersResponse<'_> = frame.read();
+    assert_eq!(answer.topics[0].partitions[0].active_producers, [state(7, 0, 0)]);
+}
+
 #[test]
 fn one_answer_is_bounded_however_often_a_partition_is_named() {
     let mut client = Node::shared().connect();
@@ -104,12 +132,12 @@ fn one_answer_is_bounded_however_often_a_partition_is_named() {
     for id in 0..300 {
         client.append(&topic, 0, &sequenced(id, 0, 0, 1));
     }
-    // 400 times 300 producers would be 120,000: 100,000 are told.
-    let found = ask(&mut client, &[(&topic, &[0; 400])]).remove(0);
+    // 100 times 300 producers would be 30,000: 20,000 are told, a full partition's.
+    let found = ask(&mut client, &[(&topic, &[0; 100])]).remove(0);
     let told: Vec<usize> = found.iter().map(|one| one.2.len()).collect();
-    assert_eq!(told[..333], [300; 333]);
-    assert_eq!(told[333..], [0; 67]);
-    assert!(found[333..].iter().all(|one| one.0 == ErrorCode::InvalidRequest && one.1));
+    assert_eq!(told[..66], [300; 66]);
+    assert_eq!(told[66..], [0; 34]);
+    assert!(found[66..].iter().all(|one| one.0 == ErrorCode::InvalidRequest && one.1));
     // More partitions than that are refused before any is looked at.
     let found = ask(&mut client, &[(&topic, &vec![0; 100_001])]).remove(0);
     assert!(found.iter().all(|one| one.0 == ErrorCode::InvalidRequest && one.1));

@@ -19,4 +19,3 @@ mod short;
 mod support;
 mod time;
 mod trim;
-mod write_caching;

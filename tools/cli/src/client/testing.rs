@@ -149,7 +149,7 @@ impl Platform for TestPlatform {
         (Duration::ZERO, self.executor.now())
     }
 
-    fn disk_bytes(&self) -> u64 {
+    async fn disk_bytes(&self) -> u64 {
         0
     }
 

@@ -183,7 +183,7 @@ impl Platform for SimPlatform {
         self.machine.0.network.adopt(parted)
     }
 
-    fn disk_bytes(&self) -> u64 {
+    async fn disk_bytes(&self) -> u64 {
         DISK_BYTES
     }
 

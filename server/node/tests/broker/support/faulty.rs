@@ -1,7 +1,8 @@
 //! The real disk, failing and stalling where a file says so.
 //!
 //! Owns the rules and their wrapper around the platform. A rule strikes before the real call, or after it where it says so. The
-//! node reads its rules from the file at every call: a test changes them while the node runs.
+//! node reads its rules from the file at every call: a test changes them while the node runs. Every call ends in the node's own
+//! disk: what takes several steps in one trip there is struck where one of its steps would be, before the first of them.
 //!
 //! ```text
 //! fail|fill|stall  any|open|write|sync|read|remove  PART      one a line; strikes where the path contains PART
@@ -19,7 +20,8 @@ use std::time::Duration;
 use broker::Platform;
 use broker::platform::Parted;
 use commitlog::{
-    Disk, DiskError, DiskFile, DiskResult, Executor, LocalTask, OpenMode, PathEntry, TaskClass,
+    Disk, DiskError, DiskFile, DiskResult, Executor, Lasting, LocalTask, Look, NewDirectory,
+    OpenMode, PathEntry, Piece, TaskClass,
 };
 use node::{Buffer, CorePlatform, GlommioDisk, GlommioFile, ReadBuffer};
 use record::Timestamp;
@@ -42,7 +44,7 @@ const STALL_LOOK: Duration = Duration::from_millis(5);
 const EIO: i32 = 5;
 
 /// The rules as the node sees them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Rules(PathBuf);
 
 impl Rules {
@@ -69,6 +71,34 @@ impl Rules {
             }
         }
     }
+
+    /// [`Rules::pass`] for each of these operations on that path.
+    async fn pass_all(&self, operations: &[&str], path: &str) -> DiskResult<()> {
+        for operation in operations {
+            self.pass(operation, path).await?;
+        }
+        Ok(())
+    }
+
+    /// What a write that has been made says of itself.
+    fn after_write(&self, path: &str) -> DiskResult<()> {
+        match self.strike("write", path).as_deref() {
+            Some("late") => Err(DiskError::NoSpace),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether a file can be opened and read, on a thread that may block.
+    fn lets_read(&self, path: &str) -> bool {
+        ["open", "read"].iter().all(|operation| {
+            loop {
+                match self.strike(operation, path).as_deref() {
+                    Some("stall") => std::thread::sleep(STALL_LOOK),
+                    struck => return struck.is_none(),
+                }
+            }
+        })
+    }
 }
 
 /// The disk of one core.
@@ -93,10 +123,7 @@ impl DiskFile for FaultyFile {
     async fn write_rc_at(&self, buffer: Rc<Buffer>, position: u64) -> DiskResult<()> {
         self.rules.pass("write", &self.path).await?;
         self.real.write_rc_at(buffer, position).await?;
-        match self.rules.strike("write", &self.path).as_deref() {
-            Some("late") => Err(DiskError::NoSpace),
-            _ => Ok(()),
-        }
+        self.rules.after_write(&self.path)
     }
 
     async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<ReadBuffer> {
@@ -162,6 +189,57 @@ impl Disk for FaultyDisk {
     async fn list(&self, path: &str) -> DiskResult<Vec<PathEntry>> {
         self.rules.pass("read", path).await?;
         self.real.list(path).await
+    }
+
+    async fn look(
+        &self,
+        path: &str,
+        choose: impl FnOnce(&[PathEntry]) -> Vec<Piece> + Send + 'static,
+    ) -> DiskResult<Look> {
+        self.rules.pass("read", path).await?;
+        let (rules, directory) = (Rules::clone(&self.rules), path.to_owned());
+        let choose = move |entries: &[PathEntry]| {
+            let mut pieces = choose(entries);
+            // What cannot be read is left out, as the disk itself does.
+            pieces.retain(|piece| rules.lets_read(&format!("{directory}/{}", piece.name)));
+            pieces
+        };
+        self.real.look(path, choose).await
+    }
+
+    async fn set_size(&self, path: &str, bytes: u64, lasting: Lasting) -> DiskResult<()> {
+        self.rules.pass("open", path).await?;
+        if std::fs::metadata(self.real.root().join(path)).is_ok_and(|facts| facts.len() != bytes) {
+            self.rules.pass("write", path).await?;
+        }
+        if lasting == Lasting::Yes {
+            self.rules.pass("sync", path).await?;
+        }
+        self.real.set_size(path, bytes, lasting).await
+    }
+
+    async fn replace(&self, directory: &str, files: Vec<(String, Vec<u8>)>) -> DiskResult<()> {
+        let paths: Vec<_> =
+            files.iter().map(|(name, _)| format!("{directory}/{name}.tmp")).collect();
+        for path in &paths {
+            self.rules.pass_all(&["remove", "open", "write", "sync"], path).await?;
+        }
+        self.rules.pass("sync", directory).await?;
+        self.real.replace(directory, files).await?;
+        paths.iter().try_for_each(|path| self.rules.after_write(path))
+    }
+
+    async fn create_dirs(&self, parent: &str, new: Vec<NewDirectory>) -> DiskResult<()> {
+        let paths: Vec<_> = new
+            .iter()
+            .map(|NewDirectory { name, file, .. }| format!("{parent}/{name}/{file}"))
+            .collect();
+        for path in &paths {
+            self.rules.pass_all(&["open", "write", "sync"], path).await?;
+        }
+        self.rules.pass("sync", parent).await?;
+        self.real.create_dirs(parent, new).await?;
+        paths.iter().try_for_each(|path| self.rules.after_write(path))
     }
 
     async fn sync_dir(&self, path: &str) -> DiskResult<()> {
@@ -244,8 +322,8 @@ impl Platform for FaultyPlatform {
         self.real.adopt(parted)
     }
 
-    fn disk_bytes(&self) -> u64 {
-        self.real.disk_bytes()
+    async fn disk_bytes(&self) -> u64 {
+        self.real.disk_bytes().await
     }
 
     fn resident_bytes(&self) -> u64 {

@@ -27,6 +27,7 @@ const DATA_DIR: &str = "BROKER_TEST_DATA_DIR";
 const SHARDS: &str = "BROKER_TEST_SHARDS";
 const SETTINGS: &str = "BROKER_TEST_SETTINGS";
 const READY: &str = "READY ";
+const REFUSED: &str = "REFUSED ";
 
 /// A node, and the directory that outlives its process.
 pub(crate) struct Node {
@@ -75,6 +76,22 @@ impl Node {
 
     /// Starts the process on the directory as it is.
     pub(crate) fn start_again(&mut self) {
+        // Noted before it is ready: where it never is, it is killed like every other.
+        let process = self.spawn();
+        (process.kafka, process.admin, process.listeners) = process.output.wait_for_ready();
+    }
+
+    /// Starts the process on a directory that it must refuse to serve; gives what it says of it.
+    pub(crate) fn start_refused(&mut self) -> String {
+        let output = &self.spawn().output;
+        let said = output.wait_for_line(|line| line.starts_with(REFUSED));
+        output.wait_for_end();
+        let status = self.process.take().unwrap().child.wait().unwrap();
+        assert_eq!(status.code(), Some(ExitReason::DataRefused.number().into()));
+        said
+    }
+
+    fn spawn(&mut self) -> &mut Process {
         assert!(self.process.is_none(), "the node is running");
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture"])
@@ -91,9 +108,7 @@ impl Node {
         let listeners = Vec::new();
         let process =
             Process { child, output, _life: life, kafka: unready, admin: unready, listeners };
-        // Noted before it is ready: where it never is, it is killed like every other.
-        let process = self.process.insert(process);
-        (process.kafka, process.admin, process.listeners) = process.output.wait_for_ready();
+        self.process.insert(process)
     }
 
     /// From now on these rules strike the node's disk, and no others: see `faulty`.
@@ -368,7 +383,7 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
     match broker::run_control(platform, context.mesh, options, stop, ready).await {
         Ok(()) => ExitReason::Done,
         Err(refusal) => {
-            eprintln!("refused: {refusal}");
+            println!("\n{REFUSED}{refusal}");
             ExitReason::DataRefused
         }
     }

@@ -125,7 +125,7 @@ pub(super) fn nearest_existing(path: &Path) -> &Path {
 /// Free space against the floor below which a node takes no records.
 pub(super) async fn disk_space<P: Platform>(platform: &P) -> Check {
     match platform.disk().free_bytes().await {
-        Ok(free) => judge_space(free, platform.disk_bytes()),
+        Ok(free) => judge_space(free, platform.disk_bytes().await),
         Err(error) => Check::failed(
             "disk",
             format!("free space cannot be told: {error}"),
