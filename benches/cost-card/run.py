@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Draws the cost card: a broker on CPU 0, the client on CPU 1, both on this machine.
 
     benches/cost-card/run.py [--corelog PATH | --kafka [--fsync]] [options of cost-card]

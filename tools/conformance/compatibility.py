@@ -32,7 +32,7 @@ that: what it wrote is read by librdkafka alone, and of its 10 MB record and its
 is looked at.
 
 The integration tests that rskafka's package carries pass as well (`tools/conformance/rskafka_run.py`), except for those whose
-consumer asks a group where to begin; those with Java in their name, which download a client, are not run.
+consumer asks a group where to begin; the one for SASL, and those with Java in their name, which download a client, are not run.
 
 `+` passed, `FAILED`, empty: the client, or what was installed of it, has no such thing.
 """

@@ -4,8 +4,8 @@
     kill_run.py --self-test
 
 One librdkafka producer with acks=all writes numbered records while the broker is killed with
-SIGKILL and started again; once idempotent, once not (then with one request in flight). Afterwards
-every partition is read and compared with the acknowledgements: harness/log_checker.py has the
+SIGKILL and started again: idempotent, without that (then with one request in flight), and to a
+topic whose acknowledgements wait for the write and not for the sync (ours only). Afterwards every partition is read and compared with the acknowledgements: harness/log_checker.py has the
 rules. Prints `acked=N missing=0 reordered=0 duplicated=0` for each; duplicates count only under
 idempotence. Every restart must be ready within a second (ours; the JVM is only measured).
 
@@ -18,6 +18,8 @@ import sys
 import threading
 import time
 from array import array
+from dataclasses import dataclass, field
+from functools import partial
 
 from confluent_kafka import KafkaError, Message, TopicPartition
 from harness import clients
@@ -33,6 +35,23 @@ RESTART_SECONDS_MAX = 1.0
 RUN_SECONDS_MAX = 900.0
 READ_SECONDS_MAX = 300.0
 NUMBER = struct.Struct(">q")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """A way to produce."""
+
+    name: str
+    producer: dict[str, object]
+    topic: dict[str, str] = field(default_factory=dict)
+    is_idempotent: bool = True
+
+
+MODES = [
+    Mode("idempotent", {"enable_idempotence": True}),
+    Mode("one-in-flight", {"max_in_flight_requests_per_connection": 1}, is_idempotent=False),
+    Mode("write-caching", {"enable_idempotence": True}, {"write.caching": "true"}),
+]
 
 
 class Acknowledgements:
@@ -81,14 +100,11 @@ class Killer:
 
 
 def produce(
-    broker: Broker, topic: str, records: int, kills: int, idempotent: bool
+    broker: Broker, mode: Mode, records: int, kills: int
 ) -> tuple[Acknowledgements, Killer]:
     """Writes all records through the kills; returns when every one is acknowledged."""
     acks = Acknowledgements(records)
     killer = Killer(broker, acks, records, kills)
-    settings = (
-        {"enable_idempotence": True} if idempotent else {"max_in_flight_requests_per_connection": 1}
-    )
     client = clients.producer(
         broker.bootstrap,
         linger_ms=2,
@@ -100,7 +116,7 @@ def produce(
         batch_num_messages=500,
         queue_buffering_max_messages=20_000,
         log_level=0,
-        **settings,
+        **mode.producer,
     )
     filler = b"x" * (VALUE_BYTES - NUMBER.size)
     deadline = time.monotonic() + RUN_SECONDS_MAX
@@ -110,7 +126,7 @@ def produce(
             value = NUMBER.pack(n // PARTITIONS) + filler
             while True:
                 try:
-                    client.produce(topic, value, partition=n % PARTITIONS, on_delivery=acks)
+                    client.produce(mode.name, value, partition=n % PARTITIONS, on_delivery=acks)
                     break
                 except BufferError:
                     client.poll(0.01)
@@ -166,18 +182,17 @@ def judge(acks: Acknowledgements, logs: list["array[int]"]) -> Verdict:
     return verdict
 
 
-def run(launch: Launch, options: argparse.Namespace, idempotent: bool) -> str:
+def run(launch: Launch, options: argparse.Namespace, mode: Mode) -> str:
     """One whole run; returns its line."""
     with scratch_directory("kill-run-") as scratch:
         broker = Broker(launch, scratch / "data")
         try:
             broker.start()
-            topic = "idempotent" if idempotent else "plain"
-            clients.create_topic(broker.bootstrap, topic, PARTITIONS)
+            clients.create_topic(broker.bootstrap, mode.name, PARTITIONS, config=mode.topic)
             begin = time.monotonic()
-            acks, killer = produce(broker, topic, options.records, options.kills, idempotent)
+            acks, killer = produce(broker, mode, options.records, options.kills)
             seconds = time.monotonic() - begin
-            logs = [read_partition(broker, topic, partition) for partition in range(PARTITIONS)]
+            logs = [read_partition(broker, mode.name, partition) for partition in range(PARTITIONS)]
         finally:
             broker.close()
     verdict = judge(acks, logs)
@@ -186,7 +201,7 @@ def run(launch: Launch, options: argparse.Namespace, idempotent: bool) -> str:
     line += f" restart_max_ms={1000 * slowest:.0f} seconds={seconds:.1f}"
     expect(verdict.acked == options.records, f"not every record was acked: {line}")
     expect(verdict.missing == verdict.reordered == verdict.invented == 0, line)
-    expect(not idempotent or verdict.duplicated == 0, line)
+    expect(not mode.is_idempotent or verdict.duplicated == 0, line)
     expect(
         not launch.is_corelog or slowest <= RESTART_SECONDS_MAX, f"a restart took too long: {line}"
     )
@@ -216,8 +231,9 @@ def main() -> int:
     if not options.self_test:
         kind = "kafka" if options.kafka else "corelog"
         launch = Launch(kind, options.corelog or target_binary("corelog"), options.shards)
-        report.run("kill/idempotent", lambda: run(launch, options, True))
-        report.run("kill/one-in-flight", lambda: run(launch, options, False))
+        for mode in MODES:
+            if launch.is_corelog or not mode.topic:
+                report.run(f"kill/{mode.name}", partial(run, launch, options, mode))
     return report.close()
 
 

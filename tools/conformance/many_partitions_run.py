@@ -294,7 +294,7 @@ def main() -> int:
         "--seconds-floor",
         type=float,
         default=SECONDS_FLOOR,
-        help="a creation or a start below it is never too slow: more on a machine that has other work",
+        help="what takes less is never too slow: more on a machine that has other work",
     )
     parser.add_argument("--keep", type=Path, help="use this directory, and leave it behind")
     options, report = parser.parse_args(), Report()

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use record::{Offset, PartitionIndex};
-use wire::create_topics::{CreatableTopic, CreateTopicsRequest, CreateTopicsResponse};
+use wire::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse};
 use wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
@@ -181,10 +181,16 @@ impl Topic {
     pub(crate) fn create(address: SocketAddr, partition_count: i32) -> Result<Self, CardError> {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let topic = Self { name: format!("cost-card-{}", since.as_micros()), partition_count };
+        // Kafka keeps the files of a deleted topic for a minute otherwise, and a minute of rounds fills a disk.
+        let at_once = CreatableTopicConfig {
+            name: Cow::Borrowed("file.delete.delay.ms"),
+            value: Some(Cow::Borrowed("1000")),
+        };
         let wanted = CreatableTopic {
             name: Cow::Borrowed(&*topic.name),
             num_partitions: partition_count,
             replication_factor: 1,
+            configs: vec![at_once],
             ..Default::default()
         };
         let body = CreateTopicsRequest { topics: vec![wanted], ..Default::default() };

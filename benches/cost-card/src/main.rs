@@ -122,14 +122,12 @@ fn run(options: &Options) -> Result<Card, CardError> {
     Ok(card)
 }
 
-/// Runs one scenario on a topic of its own, which is deleted afterwards: gigabytes are not left behind.
+/// Runs one scenario on topics of its own, which are deleted afterwards: gigabytes are not left behind.
 fn measure_broker(scenario: Scenario, options: &Options) -> Result<Vec<Row>, CardError> {
     let pid = options.pid.ok_or(CardError::PidNeeded)?;
     let broker = Broker { address: options.bootstrap_server, pid };
     match scenario {
-        Scenario::Produce => {
-            on_topic(&broker, 1, |topic| produce::measure(&broker, topic, options))
-        }
+        Scenario::Produce => produce::measure(&broker, options),
         Scenario::Fetch => on_topic(&broker, 1, |topic| fetch::measure(&broker, topic, options)),
         Scenario::Acks => {
             let mut rows = Vec::new();
@@ -154,15 +152,15 @@ struct Broker {
     pid: u32,
 }
 
-fn on_topic(
+fn on_topic<T>(
     broker: &Broker,
     partition_count: i32,
-    measure: impl FnOnce(&Topic) -> Result<Vec<Row>, CardError>,
-) -> Result<Vec<Row>, CardError> {
+    measure: impl FnOnce(&Topic) -> Result<T, CardError>,
+) -> Result<T, CardError> {
     let topic = Topic::create(broker.address, partition_count)?;
-    let rows = measure(&topic);
+    let measured = measure(&topic);
     topic.delete(broker.address)?;
-    rows
+    measured
 }
 
 /// How often a round is repeated, and when it begins to count.

@@ -3,27 +3,27 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-use crate::client::{Connection, Frame, Topic, check_produced};
+use crate::client::{Connection, Frame, check_produced};
 use crate::error::CardError;
 use crate::report::{Latencies, Row};
-use crate::{Broker, MIB, Options, batch, cpu, settle};
+use crate::{Broker, MIB, Options, batch, cpu, on_topic, settle};
 
 /// What the default max.message.bytes (1,048,588) still takes.
 pub(crate) const BATCH_BYTES: usize = 1 << 20;
 /// An ordinary client's most: five requests in flight keep their order under idempotence.
 const IN_FLIGHT_MAX: usize = 5;
 
-/// Measures rounds of produce until they settle.
-pub(crate) fn measure(
-    broker: &Broker,
-    topic: &Topic,
-    options: &Options,
-) -> Result<Vec<Row>, CardError> {
-    let mut frame = Frame::produce(topic, 0, &batch::of_bytes(BATCH_BYTES))?;
-    let mut connection = Connection::open(broker.address)?;
+/// Measures rounds of produce until they settle, each on a topic of its own: a minute of warm-up in one log fills a disk.
+pub(crate) fn measure(broker: &Broker, options: &Options) -> Result<Vec<Row>, CardError> {
+    let batch = batch::of_bytes(BATCH_BYTES);
     let count = options.round_mib * MIB / BATCH_BYTES as u64;
-    let row = settle(options.repeats(), || round(broker, &mut connection, &mut frame, count))?;
-    Ok(vec![row])
+    let one = || {
+        on_topic(broker, 1, |topic| {
+            let mut connection = Connection::open(broker.address)?;
+            round(broker, &mut connection, &mut Frame::produce(topic, 0, &batch)?, count)
+        })
+    };
+    Ok(vec![settle(options.repeats(), one)?])
 }
 
 fn round(

@@ -144,6 +144,8 @@ pub struct TopicSettings {
     pub timestamp_before_max_ms: i64,
     /// How far ahead of the clock a record may be stamped.
     pub timestamp_after_max_ms: i64,
+    /// Acknowledgements do not wait for stable storage.
+    pub write_caching: bool,
 }
 
 impl TopicSettings {
@@ -178,6 +180,8 @@ impl TopicSettings {
             },
             timestamp_before_max_ms: number("message.timestamp.before.max.ms"),
             timestamp_after_max_ms: number("message.timestamp.after.max.ms"),
+            write_caching: value_of("write.caching")
+                .is_some_and(|value| value.eq_ignore_ascii_case("true")),
         }
     }
 }

@@ -138,6 +138,8 @@ pub struct Config {
     pub scrub_bytes_per_second: u64,
     /// `scrub.interval.ms`.
     pub scrub_interval: Duration,
+    /// `write.caching.flush.ms`.
+    pub write_caching_flush: Duration,
     /// `log.retention.check.interval.ms`.
     pub retention_check_interval: Duration,
     /// `producer.id.expiration.ms`.
@@ -357,6 +359,7 @@ impl SettingReader<'_> {
             io_spin: Duration::from_micros(self.sure("io.spin.us")),
             scrub_bytes_per_second: self.sure("scrub.bytes.per.second"),
             scrub_interval: self.millis("scrub.interval.ms"),
+            write_caching_flush: self.millis("write.caching.flush.ms"),
             retention_check_interval: self.millis("log.retention.check.interval.ms"),
             producer_id_expiration_ms: self.sure("producer.id.expiration.ms"),
             producer_count_max: self.sure("producer.state.count.max"),

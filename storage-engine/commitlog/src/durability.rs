@@ -14,6 +14,8 @@
 //! - A sync is submitted after the writes it covers completed, and one sync covers all groups written meanwhile.
 //! - The next group is taken as soon as the last write completed, unless a written group already waits for a sync: then
 //!   appends collect, for nothing would be lasting sooner. Nothing ever waits in order to batch.
+//! - Of a log whose acknowledgements do not wait for it (`write.caching`) a sync is submitted when someone asks for one, and
+//!   its groups are written as they come.
 //! - After the first failure the lane does nothing more.
 
 use std::cell::{Cell, RefCell};
@@ -23,6 +25,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 
 use crate::disk::{AlignedBuffer, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::ends::SafeEnd;
 use crate::error::{IoStage, LogFailure};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{OpenFiles, SegmentKey};
@@ -43,6 +46,10 @@ pub(crate) trait GroupSource<D: Disk> {
     fn key(&self, end: &GroupEnd) -> SegmentKey;
     /// Bytes that the next group would hold.
     fn open_bytes(&self) -> u64;
+    /// What acknowledgements wait for.
+    fn safe_end(&self) -> SafeEnd;
+    /// Whether anyone waits for a sync.
+    fn is_sync_due(&self) -> bool;
     /// Closes the next group; `None` if there is nothing to write.
     fn seal(&self) -> Option<Group<D>>;
     /// All writes up to `end` completed. Order: ends ascend.
@@ -64,6 +71,9 @@ pub(crate) trait Durability<D: Disk> {
 
     /// `source` has bytes to make lasting. Never blocks; groups are taken from tasks of its own.
     fn request(&self, source: Rc<dyn GroupSource<D>>);
+
+    /// A sync of `source` has become due without bytes of its own. Never blocks.
+    fn sync(&self, source: Rc<dyn GroupSource<D>>);
 }
 
 /// Transfers and syncs done, for metrics.
@@ -119,6 +129,21 @@ impl<D: Disk> Lane<D> {
         self.writing.set(false);
     }
 
+    /// Notes a written group. One that goes on in its predecessor's file needs no sync of its own: without anyone who asks for
+    /// one, groups would pile up.
+    fn await_sync(&self, group: Awaiting<D>) {
+        let mut awaiting = self.awaiting.borrow_mut();
+        match awaiting.back_mut() {
+            Some(last) if last.end.segment == group.end.segment => last.end = group.end,
+            _ => awaiting.push_back(group),
+        }
+    }
+
+    /// The oldest written groups that lie in one file: one sync covers them all.
+    fn take_awaiting(&self) -> Option<Awaiting<D>> {
+        self.awaiting.borrow_mut().pop_front()
+    }
+
     /// Whether no task of the lane runs.
     pub(crate) fn is_idle(&self) -> bool {
         !self.writing.get() && !self.syncing.get()
@@ -157,6 +182,10 @@ impl<D: Disk, E: Executor> Durability<D> for SyncPerFile<D, E> {
     fn request(&self, source: Rc<dyn GroupSource<D>>) {
         self.shared.ensure_writer(source);
     }
+
+    fn sync(&self, source: Rc<dyn GroupSource<D>>) {
+        self.shared.ensure_syncer(&source);
+    }
 }
 
 impl<D: Disk, E: Executor> Shared<D, E> {
@@ -173,7 +202,8 @@ impl<D: Disk, E: Executor> Shared<D, E> {
     /// Whether the next group gains nothing by being written now.
     fn must_wait(&self, source: &dyn GroupSource<D>) -> bool {
         let open_bytes = source.open_bytes();
-        let waiting = !source.lane().awaiting.borrow().is_empty();
+        let waiting =
+            source.safe_end() == SafeEnd::Durable && !source.lane().awaiting.borrow().is_empty();
         open_bytes == 0 || (waiting && open_bytes < IO_BYTES_MAX as u64)
     }
 
@@ -195,12 +225,17 @@ impl<D: Disk, E: Executor> Shared<D, E> {
 
     async fn write_group(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>, group: Group<D>) {
         let lane = source.lane();
+        let is_early = self.mutant.lacks(Rule::WrittenBeforeItIs);
+        if is_early {
+            source.written(group.end);
+        }
         match self.transfer(source.as_ref(), &group).await {
             Ok(file) => {
                 let is_first_of_segment = group.is_first_of_segment;
-                source.written(group.end);
-                let awaiting = Awaiting { file, end: group.end, is_first_of_segment };
-                lane.awaiting.borrow_mut().push_back(awaiting);
+                if !is_early {
+                    source.written(group.end);
+                }
+                lane.await_sync(Awaiting { file, end: group.end, is_first_of_segment });
                 self.ensure_syncer(source);
             }
             Err(failure) => {
@@ -239,7 +274,8 @@ impl<D: Disk, E: Executor> Shared<D, E> {
 
     fn ensure_syncer(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
-        if lane.syncing.get() || lane.failed.get() {
+        let has_work = !lane.awaiting.borrow().is_empty() && source.is_sync_due();
+        if lane.syncing.get() || lane.failed.get() || !has_work {
             return;
         }
         lane.syncing.set(true);
@@ -249,8 +285,8 @@ impl<D: Disk, E: Executor> Shared<D, E> {
 
     async fn sync_groups(self: Rc<Self>, source: Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
-        while !lane.failed.get() {
-            let Some(run) = take_run(lane) else { break };
+        while !lane.failed.get() && source.is_sync_due() {
+            let Some(run) = lane.take_awaiting() else { break };
             let mut synced = self.sync_run(source.directory(), &run).await;
             if synced.is_err() && self.mutant.lacks(Rule::FailedSyncRetried) {
                 synced = self.sync_run(source.directory(), &run).await;
@@ -281,18 +317,4 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         }
         Ok(())
     }
-}
-
-/// Takes the written groups at the front that lie in one file: one sync covers them all.
-fn take_run<D: Disk>(lane: &Lane<D>) -> Option<Awaiting<D>> {
-    let mut awaiting = lane.awaiting.borrow_mut();
-    let mut run = awaiting.pop_front()?;
-    while let Some(next) = awaiting.front() {
-        if next.end.segment != run.end.segment {
-            break;
-        }
-        run.end = next.end;
-        awaiting.pop_front();
-    }
-    Some(run)
 }

@@ -30,13 +30,16 @@ pub struct Ends {
     written: Offset,
     durable: Offset,
     safe_end: SafeEnd,
+    /// What counted as safe when acknowledgements began to wait for stable storage again: that is not taken back.
+    promised: Offset,
 }
 
 impl Ends {
     /// The ends of a log that recovery left at `end`: everything it holds is durable.
     #[must_use]
     pub fn recovered(log_start: Offset, end: Offset, safe_end: SafeEnd) -> Self {
-        let ends = Self { log_start, accepted: end, written: end, durable: end, safe_end };
+        let ends =
+            Self { log_start, accepted: end, written: end, durable: end, safe_end, promised: end };
         ends.check();
         ends
     }
@@ -65,13 +68,19 @@ impl Ends {
         self.durable
     }
 
-    /// The end that acknowledgements and visibility use.
+    /// The end that acknowledgements and visibility use. It never goes back, whichever end it is taken from.
     #[must_use]
-    pub const fn safe_end(&self) -> Offset {
+    pub fn safe_end(&self) -> Offset {
         match self.safe_end {
-            SafeEnd::Durable => self.durable,
+            SafeEnd::Durable => self.durable.max(self.promised),
             SafeEnd::Written => self.written,
         }
+    }
+
+    /// Which end that is.
+    #[must_use]
+    pub const fn safe_end_kind(&self) -> SafeEnd {
+        self.safe_end
     }
 
     /// Asserts the order of the ends.
@@ -80,6 +89,7 @@ impl Ends {
         assert!(self.log_start <= self.durable);
         assert!(self.durable <= self.written);
         assert!(self.written <= self.accepted);
+        assert!(self.promised <= self.written);
     }
 
     pub(crate) fn accept(&mut self, end: Offset) {
@@ -107,7 +117,9 @@ impl Ends {
     }
 
     pub(crate) fn set_safe_end(&mut self, safe_end: SafeEnd) {
+        self.promised = self.safe_end();
         self.safe_end = safe_end;
+        self.check();
     }
 }
 
@@ -132,6 +144,21 @@ mod tests {
             (ends.log_start(), ends.durable(), ends.written(), ends.accepted()),
             (Offset(5), Offset(12), Offset(15), Offset(20))
         );
+    }
+
+    #[test]
+    fn what_was_safe_stays_safe_when_acknowledgements_wait_for_the_disk_again() {
+        let mut ends = fresh();
+        ends.set_safe_end(SafeEnd::Written);
+        ends.accept(Offset(20));
+        ends.write(Offset(15));
+        ends.set_safe_end(SafeEnd::Durable);
+        ends.write(Offset(20));
+        assert_eq!(ends.safe_end(), Offset(15));
+        ends.sync(Offset(12));
+        assert_eq!(ends.safe_end(), Offset(15));
+        ends.sync(Offset(20));
+        assert_eq!(ends.safe_end(), Offset(20));
     }
 
     #[test]

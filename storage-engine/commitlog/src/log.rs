@@ -138,6 +138,12 @@ pub struct LogStatus {
     pub failure: Option<LogFailure>,
 }
 
+/// Under write caching a log is synced once so much was written, without waiting for its turn: less than what appends may be
+/// ahead of the disk, so that they need not wait.
+const UNSYNCED_BYTES_MAX: u64 = 16 << 20;
+
+const _: () = assert!(2 * UNSYNCED_BYTES_MAX <= PENDING_BYTES_MAX);
+
 /// A handle of an open log; clones are the same log.
 pub struct Log<D: Disk, E: Executor>(pub(crate) Rc<LogInner<D, E>>);
 
@@ -179,6 +185,10 @@ pub(crate) struct LogInner<D: Disk, E: Executor> {
     pub(crate) state: RefCell<LogState<D>>,
     pub(crate) tail: Rc<LogTail<D>>,
     pub(crate) lane: Lane<D>,
+    /// Under write caching: someone wants all below it to be durable.
+    pub(crate) sync_asked: Cell<Offset>,
+    /// Among those of the core that wait for [`crate::Store::sync_written`].
+    pub(crate) is_unsynced: Cell<bool>,
     /// The ends moved, the log failed, or a segment was sealed.
     pub(crate) moved: Event,
     pub(crate) listener: RefCell<Option<Rc<dyn LogListener>>>,
@@ -261,8 +271,13 @@ impl<D: Disk, E: Executor> Log<D, E> {
     pub fn set_options(&self, options: LogOptions) {
         self.0.options.set(options);
         let mut ends = self.0.ends.get();
+        // A log that failed stays with what it promised.
+        if ends.safe_end_kind() == options.safe_end || self.failure().is_some() {
+            return;
+        }
         ends.set_safe_end(options.safe_end);
         self.0.ends.set(ends);
+        self.0.shared.durability.sync(self.0.clone());
         self.0.tell_progress();
     }
 
@@ -271,6 +286,7 @@ impl<D: Disk, E: Executor> Log<D, E> {
     pub async fn durable_through(&self, offset: Offset) -> Result<(), LogFailure> {
         let inner = &self.0;
         let wanted = Offset(offset.0.saturating_add(1)).min(inner.ends.get().accepted());
+        inner.ask_sync(wanted);
         inner
             .moved
             .wait_for(|| {
@@ -416,6 +432,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     /// Takes no more appends and waits until all that was accepted is durable, or never will be.
     pub(crate) async fn drain(&self) {
         self.is_closing.set(true);
+        self.ask_sync(self.ends.get().accepted());
         let done = || {
             let ends = self.ends.get();
             let settled = ends.durable() == ends.accepted() || self.failure.get().is_some();
@@ -434,6 +451,24 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.moved.wait_for(idle).await;
     }
 
+    /// Makes all below `offset` durable, whether or not an acknowledgement waits for that.
+    pub(crate) fn ask_sync(&self, offset: Offset) {
+        self.sync_asked.set(self.sync_asked.get().max(offset));
+        if let Some(inner) = self.this.upgrade() {
+            self.shared.durability.sync(inner);
+        }
+    }
+
+    /// Under write caching a written group waits for the core's next turn of syncs.
+    fn note_unsynced(&self) {
+        let ends = self.ends.get();
+        let waits = ends.safe_end_kind() == SafeEnd::Written && ends.durable() < ends.written();
+        if waits && !self.is_unsynced.replace(true) {
+            self.shared.unsynced.borrow_mut().push(self.this.clone());
+            self.shared.wrote.notify();
+        }
+    }
+
     pub(crate) fn tell_progress(&self) {
         self.moved.notify();
         let listener = self.listener.borrow().clone();
@@ -448,6 +483,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             return;
         }
         self.failure.set(Some(failure));
+        // From here on nothing is safe because it was written: a write that is still in flight may complete.
+        let mut ends = self.ends.get();
+        ends.set_safe_end(SafeEnd::Durable);
+        self.ends.set(ends);
         self.state.borrow_mut().groups.clear();
         self.count_pending();
         // Nothing more is in flight that the cache would have to keep.
@@ -508,6 +547,21 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.state.borrow().groups.iter().map(OpenGroup::data_bytes).sum()
     }
 
+    fn safe_end(&self) -> SafeEnd {
+        self.ends.get().safe_end_kind()
+    }
+
+    fn is_sync_due(&self) -> bool {
+        let ends = self.ends.get();
+        let unsynced_bytes = || {
+            let state = self.state.borrow();
+            state.written_at.total_bytes - state.durable_at.total_bytes
+        };
+        ends.safe_end_kind() == SafeEnd::Durable
+            || ends.durable() < self.sync_asked.get()
+            || unsynced_bytes() >= UNSYNCED_BYTES_MAX
+    }
+
     fn seal(&self) -> Option<Group<D>> {
         abort_on_panic(|| {
             let (group, chunks) = self.state.borrow_mut().groups.pop_front()?.seal();
@@ -525,6 +579,7 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.ends.set(ends);
         self.state.borrow_mut().written_at = end;
         self.tail.set_written(end.offset);
+        self.note_unsynced();
         self.tell_progress();
     }
 

@@ -32,13 +32,17 @@ pub enum Rule {
     OneCheckpointBeforeRemoval,
     /// All files of a log may go, and with them the name that says where it goes on.
     NameNotKept,
+    /// Under write caching `written` moves when a write is submitted, not when it completes.
+    WrittenBeforeItIs,
+    /// Under write caching nothing is synced until somebody waits for it.
+    WrittenNeverSynced,
     /// Segments go though no snapshot says what they said of producers.
     ProducersNotKept,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -52,6 +56,8 @@ impl Rule {
         Self::FailedSyncRetried,
         Self::OneCheckpointBeforeRemoval,
         Self::NameNotKept,
+        Self::WrittenBeforeItIs,
+        Self::WrittenNeverSynced,
         Self::ProducersNotKept,
     ];
 }

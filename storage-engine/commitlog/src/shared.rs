@@ -4,7 +4,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::disk::Disk;
 use crate::durability::{Durability, DurabilityCounters};
@@ -12,6 +12,7 @@ use crate::executor::Executor;
 use crate::files::{LogKey, OpenFiles, SegmentKey};
 use crate::index::SegmentIndex;
 use crate::local::Event;
+use crate::log::LogInner;
 use crate::lru::Lru;
 use crate::mutant::Mutant;
 use crate::read_cache::ReadCache;
@@ -58,6 +59,10 @@ pub(crate) struct Shared<D: Disk, E: Executor> {
     /// Moves whenever some of them became durable or were given up; `room` says so.
     pub(crate) drained: Cell<u64>,
     pub(crate) room: Event,
+    /// Logs under write caching that wrote something since their last sync.
+    pub(crate) unsynced: RefCell<Vec<Weak<LogInner<D, E>>>>,
+    /// The first of them came.
+    pub(crate) wrote: Event,
     /// Somebody decompresses with a large window.
     pub(crate) large_window: Cell<bool>,
     pub(crate) large_window_free: Event,

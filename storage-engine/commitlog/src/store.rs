@@ -157,6 +157,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
             pending_bytes: Cell::new(0),
             drained: Cell::new(0),
             room: Event::default(),
+            unsynced: RefCell::default(),
+            wrote: Event::default(),
             large_window: Cell::new(false),
             large_window_free: Event::default(),
             changed: Cell::new(false),
@@ -243,6 +245,27 @@ impl<D: Disk, E: Executor> Store<D, E> {
             created.at(TOPICS_DIRECTORY)?;
         }
         Ok(())
+    }
+
+    /// Waits until a log whose acknowledgements do not wait for a sync has been written to.
+    pub async fn has_unsynced(&self) {
+        let shared = &self.0.shared;
+        let has_some = || (!shared.unsynced.borrow().is_empty()).then_some(());
+        shared.wrote.wait_for(has_some).await;
+    }
+
+    /// Syncs what was written to logs whose acknowledgements do not wait for it (`write.caching`), each in a task of its own.
+    /// Call it as often as such a log may be behind.
+    pub fn sync_written(&self) {
+        let shared = &self.0.shared;
+        if shared.mutant.lacks(Rule::WrittenNeverSynced) {
+            return;
+        }
+        let unsynced = std::mem::take(&mut *shared.unsynced.borrow_mut());
+        for inner in unsynced.iter().filter_map(std::rc::Weak::upgrade) {
+            inner.is_unsynced.set(false);
+            inner.ask_sync(inner.ends.get().written());
+        }
     }
 
     /// Opens a log in a directory of its own directly below the root, without `partition.metadata`: the metadata log.
@@ -629,6 +652,8 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 tidy_at: recovered.tidy_at,
             }),
             lane: Lane::default(),
+            sync_asked: Cell::new(Offset::ZERO),
+            is_unsynced: Cell::new(false),
             moved: Event::default(),
             listener: RefCell::new(None),
         })

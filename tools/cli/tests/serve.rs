@@ -308,7 +308,7 @@ fn copy_of(data_dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn log_verify_misses_what_a_data_directory_has_lost_as_a_whole() {
+fn log_verify_reports_what_a_data_directory_has_lost_as_a_whole() {
     let data_dir = data_dir("census");
     let node = start(&data_dir, &[]);
     for topic in ["orders", "refunds"] {

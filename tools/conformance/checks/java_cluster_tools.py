@@ -143,7 +143,8 @@ def producers(context: Context) -> str:
     for partition in ("0", "1"):
         place = ("describe-producers", "--topic", topic, "--partition", partition)
         # The word for what to do comes last here, and its arguments follow it.
-        told.append([line.split() for line in context.tools.tool("transactions", *place).splitlines()])
+        said = context.tools.tool("transactions", *place)
+        told.append([line.split() for line in said.splitlines()])
     expect_equal("rows", [len(rows) for rows in told], [1, 3])
     found = [dict(zip(told[1][0], row, strict=True)) for row in told[1][1:]]
     expect_equal("last sequences", sorted(row["LastSequence"] for row in found), ["2", "4"])

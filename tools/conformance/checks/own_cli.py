@@ -5,6 +5,7 @@ Data on stdout, everything else on stderr, and an exit code for scripts: that is
 
 import json
 import subprocess
+import time
 
 from harness import clients
 from harness.clients import CODECS
@@ -14,6 +15,8 @@ from harness.report import Skipped, expect, expect_equal
 from . import Check, Context
 
 REFUSED, USAGE, UNREACHABLE = 1, 2, 3
+# Far below the time in which a command asks again (--timeout-ms), and far above what an answer takes.
+AT_ONCE_SECONDS_MAX = 10.0
 
 
 def call(context: Context, *words: str, stdin: str = "") -> "subprocess.CompletedProcess[bytes]":
@@ -51,7 +54,10 @@ def topics(context: Context) -> None:
     expect(topic in again.stderr.decode(), f"create again said: {again.stderr!r}")
     text_of(context, "topic", "delete", topic)
     expect(topic not in text_of(context, "topic", "list"), f"{topic} is still listed")
+    begin = time.monotonic()
     expect_equal("delete again", call(context, "topic", "delete", topic).returncode, REFUSED)
+    seconds = time.monotonic() - begin
+    expect(seconds < AT_ONCE_SECONDS_MAX, f"that there is no {topic} took {seconds:.1f} s to tell")
     expect_equal("consume", call(context, "consume", topic + "-never").returncode, REFUSED)
     expect_equal("bad option", call(context, "topic", "list", "--nonsense").returncode, USAGE)
 

@@ -88,6 +88,8 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::FailedSyncRetried => "failed-sync-retried",
         Rule::OneCheckpointBeforeRemoval => "one-checkpoint-before-removal",
         Rule::NameNotKept => "name-not-kept",
+        Rule::WrittenBeforeItIs => "written-before-it-is",
+        Rule::WrittenNeverSynced => "written-and-never-synced",
         Rule::ProducersNotKept => "producers-not-kept",
     }
 }

@@ -1,4 +1,5 @@
-//! The one table of topic configurations: what Kafka 4.4 lists, in Kafka's order, with its types, defaults and bounds.
+//! The one table of topic configurations: what Kafka 4.4 lists, in Kafka's order, with its types, defaults and bounds; and
+//! `write.caching`, which Kafka has not.
 //!
 //! Owns the rows. What differs from Kafka's bounds: `min.insync.replicas` ends at 32,767, since replicas are counted by 16
 //! bits, and `retention.bytes` begins at -1.
@@ -9,7 +10,7 @@ use crate::{Allowed, ConfigType};
 const INT_MAX: i64 = i32::MAX as i64;
 
 /// Every topic configuration, ascending by name.
-pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
+pub static TOPIC_CONFIGS: [TopicConfig; 38] = [
     TopicConfig {
         name: "cleanup.policy",
         kind: ConfigType::List,
@@ -342,5 +343,14 @@ pub static TOPIC_CONFIGS: [TopicConfig; 37] = [
         broker_synonyms: &["unclean.leader.election.enable"],
         built: Built::Listed,
         doc: "Whether a replica that is not in sync may lead, at the price of acknowledged records.",
+    },
+    TopicConfig {
+        name: "write.caching",
+        kind: ConfigType::Boolean,
+        default: "false",
+        allowed: Allowed::Any,
+        broker_synonyms: &["write.caching"],
+        built: Built::Now,
+        doc: "Whether records are acknowledged once they are written and synced a little later (write.caching.flush.ms): they survive a killed process and not a power cut. Corelog's own.",
     },
 ];

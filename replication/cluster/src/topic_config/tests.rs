@@ -35,7 +35,8 @@ fn exactly_the_named_configurations_and_the_fixed_ones_are_built() {
             "retention.ms",
             "segment.bytes",
             "segment.jitter.ms",
-            "segment.ms"
+            "segment.ms",
+            "write.caching"
         ]
     );
     assert_eq!(
@@ -126,6 +127,7 @@ fn settings_take_the_effective_value_and_fall_back_on_the_default() {
             max_decompressed_message_bytes: 2_147_483_639,
             timestamp_before_max_ms: i64::MAX,
             timestamp_after_max_ms: 3_600_000,
+            write_caching: false,
             timestamp_type: TimestampType::CreateTime,
         }
     );
@@ -134,8 +136,14 @@ fn settings_take_the_effective_value_and_fall_back_on_the_default() {
         "segment.ms" => Some("rubbish"),
         "max.message.bytes" => Some("-5"),
         "min.insync.replicas" => Some("2"),
+        "write.caching" => Some("TRUE"),
         _ => None,
     });
-    let expected = TopicSettings { segment_bytes: 2_000_000, min_insync_replicas: 2, ..defaults };
+    let expected = TopicSettings {
+        segment_bytes: 2_000_000,
+        min_insync_replicas: 2,
+        write_caching: true,
+        ..defaults
+    };
     assert_eq!(set, expected);
 }

@@ -89,7 +89,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 53] = [
+pub static OPTIONS: [ConfigOption; 55] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -474,6 +474,21 @@ pub static OPTIONS: [ConfigOption; 53] = [
         is_dynamic: true,
         doc: "Whether a replica that is not in sync may lead, for topics without their own. Nothing acts on it while there is one node.",
         ..FLAG
+    },
+    ConfigOption {
+        key: "write.caching",
+        allowed: Allowed::Any,
+        default: Some("false"),
+        is_dynamic: true,
+        doc: "Whether records are acknowledged once they are written and synced a little later, for topics without their own: they survive a killed process and not a power cut.",
+        ..FLAG
+    },
+    ConfigOption {
+        key: "write.caching.flush.ms",
+        allowed: Allowed::Range(1, 60_000),
+        default: Some("100"),
+        doc: "Time from a write to its sync for topics with write.caching; 16 MiB of a partition are synced sooner.",
+        ..MILLIS
     },
 ];
 

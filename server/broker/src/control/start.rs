@@ -67,7 +67,7 @@ pub struct ControlOptions {
     pub open_files_max: usize,
     /// Client connections that open files allow the whole node; `max.connections` may be less.
     pub connections_max: usize,
-    /// Monotonic time when the process started, for the `ready` line.
+    /// Monotonic time when the program began, for the `ready` line.
     pub started: Duration,
     /// The rule that is off, if any: only a simulator names one.
     pub mutant: Mutant,
@@ -84,7 +84,7 @@ pub struct Ready {
     pub listeners: Vec<SocketAddr>,
     /// Where the admin server listens, if it does.
     pub admin: Option<SocketAddr>,
-    /// Since the process started.
+    /// Since the program began.
     pub elapsed: Duration,
 }
 

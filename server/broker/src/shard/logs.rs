@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, OpenError, Store, StoreOptions};
+use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreOptions};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
@@ -383,6 +383,6 @@ fn log_options(settings: &TopicSettings) -> LogOptions {
         segment_ms: settings.segment_ms,
         segment_jitter_ms: settings.segment_jitter_ms,
         index_interval_bytes: settings.index_interval_bytes,
-        ..LogOptions::default()
+        safe_end: if settings.write_caching { SafeEnd::Written } else { SafeEnd::Durable },
     }
 }

@@ -33,6 +33,7 @@ use std::time::Duration;
 
 use cluster::{Image, Topic, excerpt};
 use commitlog::{LocalTask, Store, TaskClass};
+use futures_lite::future::or;
 use record::{ProducerId, ShardIndex, TopicId, TopicPartition};
 use wire::{BufferPool, FrameLimits};
 
@@ -359,12 +360,23 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
+    /// Syncs what was written to topics with write caching until the core stops, which syncs the rest. Sleeps while there is none.
+    async fn sync_written(self: Rc<Self>) {
+        let interval = self.state.config.write_caching_flush;
+        while !self.stopping.is_raised() {
+            or(self.store.has_unsynced(), self.stopping.raised()).await;
+            self.platform.sleep(interval).await;
+            self.store.sync_written();
+        }
+    }
+
     fn spawn_clockwork(self: &Rc<Self>) {
         let caller = self.caller.clone();
-        let tasks: [LocalTask; 7] = [
+        let tasks: [LocalTask; 8] = [
             Box::pin(Rc::clone(self).tick()),
             Box::pin(Rc::clone(self).watch_disk_space()),
             Box::pin(Rc::clone(self).write_checkpoints()),
+            Box::pin(Rc::clone(self).sync_written()),
             Box::pin(Rc::clone(self).keep_retention()),
             Box::pin(Rc::clone(self).keep_resuming()),
             Box::pin(Rc::clone(self).keep_scrubbing()),

@@ -114,7 +114,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let mut answers = Vec::with_capacity(call.entries.len());
         let mut moved = Vec::new();
         for entry in &call.entries {
-            match self.move_start(entry) {
+            match self.move_start(entry).await {
                 Ok(driver) => moved.push((entry.slot, driver)),
                 Err(refusal) => {
                     answers.push(DeleteRecordsAnswer { slot: entry.slot, outcome: Err(refusal) });
@@ -146,7 +146,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         answers
     }
 
-    fn move_start(
+    async fn move_start(
         &self,
         entry: &DeleteRecordsEntry,
     ) -> Result<Rc<PartitionDriver<P>>, DeleteRecordsRefusal> {
@@ -160,6 +160,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         if offset < Offset::ZERO || offset > high_watermark {
             let start = driver.log().ends().log_start();
             return Err(FetchRefusal::OutOfRange { offset, start, end: high_watermark }.into());
+        }
+        if offset > Offset::ZERO {
+            // Under write caching what goes may not be on disk yet, and a log never starts behind what is.
+            let durable = driver.log().durable_through(Offset(offset.0 - 1)).await;
+            durable.map_err(|failure| FetchRefusal::Storage { detail: failure.to_string() })?;
         }
         driver.log().raise_log_start(offset)?;
         Ok(driver)

@@ -77,7 +77,7 @@ fn edit_all(
     codes.collect()
 }
 
-fn edit(client: &mut Client, kind: i8, name: &str, edits: &[Edit<'_>]) -> ErrorCode {
+pub(crate) fn edit(client: &mut Client, kind: i8, name: &str, edits: &[Edit<'_>]) -> ErrorCode {
     edit_all(client, 1, vec![edited(kind, name, edits)], false)[0]
 }
 

@@ -35,6 +35,7 @@ mod scrubbing;
 mod support;
 mod topics;
 mod trimming;
+mod write_caching;
 
 /// The child process: a node, when this binary was started to be one.
 #[test]

@@ -14,7 +14,7 @@ use crate::support::{
 };
 
 /// Deletes records of partitions below offsets; the answers as (error, low watermark).
-fn delete(
+pub(crate) fn delete(
     client: &mut Client,
     topic: &Topic,
     version: i16,

@@ -58,7 +58,8 @@ pub(crate) enum Kept {
 impl<D: Disk, E: Executor> Log<D, E> {
     /// Moves the log start forward to `offset`; one that is not ahead changes nothing. Returns where the log starts now.
     ///
-    /// Order   readers see it on return. It is lasting after the next checkpoint: see [`crate::Store::persist_log_starts`].
+    /// Order   after [`Log::durable_through`] what goes: under write caching the high watermark is ahead of the disk.
+    ///         Readers see it on return. It is lasting after the next checkpoint: see [`crate::Store::persist_log_starts`].
     /// Errors  `BeyondEnd`: past the high watermark, or past what is durable.
     pub fn raise_log_start(&self, offset: Offset) -> Result<Offset, TrimError> {
         let inner = &self.0;

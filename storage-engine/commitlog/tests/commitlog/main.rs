@@ -19,3 +19,4 @@ mod short;
 mod support;
 mod time;
 mod trim;
+mod write_caching;

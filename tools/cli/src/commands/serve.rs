@@ -10,7 +10,7 @@ use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::Instant;
 
 use broker::config::{Config, Shards, Sources};
 use broker::{ControlOptions, Message, Platform, Ready, StartRefusal};
@@ -59,6 +59,8 @@ pub(crate) struct ServeArgs {
 
 /// Runs a node until it is told to stop.
 pub(crate) fn run(args: &ServeArgs) -> ExitCode {
+    // The kernel's start time is no better: it is that of whoever executed this program in its place, such as cargo.
+    let began = Instant::now();
     let config = match load(args) {
         Ok(config) => config,
         Err(message) => {
@@ -78,7 +80,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }
-    serve(config).into()
+    serve(config, began).into()
 }
 
 fn load(args: &ServeArgs) -> Result<Config, String> {
@@ -117,7 +119,7 @@ fn start_log(filter: &str) {
         .init();
 }
 
-fn serve(mut config: Config) -> ExitReason {
+fn serve(mut config: Config, began: Instant) -> ExitReason {
     let options = NodeOptions {
         shards: shards_of(&config),
         io_memory_bytes: config.io_memory_bytes,
@@ -154,7 +156,7 @@ fn serve(mut config: Config) -> ExitReason {
         ExitReason::Done
     };
     let (config, told) = (Arc::new(config), Arc::clone(&refusal));
-    let control = move |context: CoreContext<Message>| control(context, config, told);
+    let control = move |context: CoreContext<Message>| control(context, config, began, told);
     match node::run_claimed(&options, claim, data_core, control) {
         Ok(reason) => {
             if let Some(refusal) = refusal.lock().unwrap_or_else(PoisonError::into_inner).take() {
@@ -240,9 +242,10 @@ fn address_advice(what: &str, address: SocketAddr, error: &std::io::Error) -> St
 async fn control(
     context: CoreContext<Message>,
     config: Arc<Config>,
+    began: Instant,
     told: Arc<Mutex<Option<StartRefusal>>>,
 ) -> ExitReason {
-    let started = context.platform.monotonic().saturating_sub(since_exec());
+    let started = context.platform.monotonic().saturating_sub(began.elapsed());
     let options = ControlOptions {
         open_files_max: open_files_max(&config, context.open_files_max),
         connections_max: connections_max(&config, context.open_files_max, context.shard_count),
@@ -301,23 +304,4 @@ fn announce(ready: &Ready) {
     let _ = writeln!(out, "ready node={node_id} kafka={kafka} admin={admin} ms={ms}");
     let _ = out.flush();
     notify::tell(notify::READY);
-}
-
-/// Time since this process was executed, as the kernel counts it: what an operator waits for starts there and not in `main`.
-fn since_exec() -> Duration {
-    const TICKS_PER_SECOND: u64 = 100;
-    let started_ticks = || -> Option<u64> {
-        let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-        // The command may contain anything; the fields start after its closing parenthesis, the 22nd is the start time.
-        stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-    };
-    let uptime_ms = || -> Option<u64> {
-        let uptime = std::fs::read_to_string("/proc/uptime").ok()?;
-        let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
-        u64::try_from(Duration::try_from_secs_f64(seconds).ok()?.as_millis()).ok()
-    };
-    let elapsed = uptime_ms()
-        .zip(started_ticks())
-        .map(|(uptime_ms, ticks)| uptime_ms.saturating_sub(ticks * 1000 / TICKS_PER_SECOND));
-    Duration::from_millis(elapsed.unwrap_or(0))
 }

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use commitlog::StartKind;
 
-use super::start::{self, Node, StartError};
+use super::replica::Replica;
+use super::start::{self, Node, SimStore, StartError};
 use super::{Ending, FaultPlan, LifePlan, World, trim, verify, work};
 use crate::disk::{Faults, SimDisk};
 use crate::prng::OneIn;
@@ -143,7 +144,9 @@ fn finish(world: &World, running: &Cell<usize>) -> Verdict {
 async fn settle(world: &Rc<World>, node: &Node) -> Verdict {
     let deadline = world.executor.now() + PEACE;
     for replica in &node.replicas {
-        while replica.waiting_count() > 0 {
+        while replica.waiting_count() > 0 || !is_settled(replica) {
+            // As the broker does, all the time.
+            node.stores.iter().for_each(SimStore::sync_written);
             if world.executor.now() > deadline {
                 let detail = format!(
                     "{}: {} producers wait, ends {:?}, failure {:?}",
@@ -156,12 +159,14 @@ async fn settle(world: &Rc<World>, node: &Node) -> Verdict {
             }
             world.executor.sleep(Duration::from_millis(5)).await;
         }
-        let (ends, model_end) = (replica.log.ends(), replica.of().model.borrow().end());
-        if replica.failure.get().is_none() && ends.durable().0 != model_end {
-            return broken("progress", format!("durable {} of {model_end}", ends.durable()));
-        }
     }
     Ok(())
+}
+
+/// Whether all that a healthy log accepted is on stable storage.
+fn is_settled(replica: &Replica) -> bool {
+    let (durable, model_end) = (replica.log.ends().durable(), replica.of().model.borrow().end());
+    replica.failure.get().is_some() || durable.0 == model_end
 }
 
 /// A stop in order.

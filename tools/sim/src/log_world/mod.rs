@@ -85,6 +85,8 @@ pub struct WorldStats {
     pub resumed: u64,
     /// Clean stops.
     pub clean_stops: u64,
+    /// Records that were acknowledged under write caching and that a power cut took.
+    pub cached_records_lost: u64,
 }
 
 impl WorldStats {
@@ -105,6 +107,7 @@ impl WorldStats {
         self.starts_moved += other.starts_moved;
         self.segments_removed += other.segments_removed;
         self.clean_stops += other.clean_stops;
+        self.cached_records_lost += other.cached_records_lost;
     }
 }
 
@@ -115,7 +118,7 @@ impl fmt::Display for WorldStats {
             formatter,
             "lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
              acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
-             indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={}",
+             indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={} cached_records_lost={}",
             self.lives,
             disk.crashes,
             self.clean_stops,
@@ -134,6 +137,7 @@ impl fmt::Display for WorldStats {
             self.starts_moved,
             self.segments_removed,
             self.resumed,
+            self.cached_records_lost,
         )
     }
 }
@@ -224,6 +228,8 @@ struct WorldLog {
     topic: Rc<str>,
     id: TopicPartition,
     slot: u16,
+    /// Whether it begins its lives under write caching.
+    caches: bool,
     model: RefCell<LogModel>,
 }
 
@@ -295,7 +301,8 @@ impl WorldLog {
         let partition = PartitionIndex(i32::try_from(index).expect("three logs"));
         let slot = u16::try_from(prng.below(8)).expect("below 8");
         let id = TopicPartition { topic_id: TopicId(topic_id), partition };
-        Self { topic: "orders".into(), id, slot, model: RefCell::default() }
+        let caches = prng.below(3) == 0;
+        Self { topic: "orders".into(), id, slot, caches, model: RefCell::default() }
     }
 
     fn directory(&self) -> String {
@@ -387,6 +394,11 @@ fn live_all(world: &Rc<World>, mut disk: SimDisk) -> Result<(), Violation> {
         world.trace.note("life", "", [u64::from(plan.shards), plan.faults as u64]);
         world.count(|stats| stats.lives += 1);
         let has_crashed = live_once(world, &disk, plan)?;
+        if has_crashed {
+            for log in &world.logs {
+                log.model.borrow_mut().power_failed();
+            }
+        }
         disk = if has_crashed { disk.crash() } else { disk.restart() };
         world.executor.drop_tasks();
         let seen = disk.stats();

@@ -36,6 +36,10 @@ pub(super) struct LogModel {
     pub(super) batches: Vec<ModelBatch>,
     /// One past the last record that a client was told is safe.
     pub(super) acked_end: i64,
+    /// One past the last record that must outlive a power cut: under write caching it follows `acked_end`.
+    durable_end: i64,
+    /// The highest `acked_end` since the last start, whatever became of it.
+    told_end: i64,
     /// Where the log starts.
     pub(super) log_start: i64,
     /// The highest start that someone was told, or that readers saw from a checkpoint: it may not go back.
@@ -69,10 +73,30 @@ impl LogModel {
     /// A client was told that the record at `last_offset` is safe.
     pub(super) fn acknowledge(&mut self, last_offset: i64) {
         self.acked_end = self.acked_end.max(last_offset + 1);
+        self.told_end = self.told_end.max(self.acked_end);
     }
 
-    /// The log came back with this end: nothing acknowledged may be missing, and only whole batches may.
-    pub(super) fn recovered(&mut self, end: i64) -> Verdict {
+    /// The same where acknowledgements wait for stable storage: it must outlive a power cut.
+    pub(super) fn acknowledge_durable(&mut self, last_offset: i64) {
+        self.acknowledge(last_offset);
+        self.durable_end = self.durable_end.max(last_offset + 1);
+    }
+
+    /// The log said that all below `end` is on stable storage.
+    pub(super) fn became_durable(&mut self, end: i64) {
+        self.durable_end = self.durable_end.max(end);
+        self.acked_end = self.acked_end.max(self.durable_end.min(self.told_end));
+    }
+
+    /// The machine lost power, or a sync failed and what it covered may never reach the device: nothing but what is durable was
+    /// promised for that.
+    pub(super) fn power_failed(&mut self) {
+        self.acked_end = self.acked_end.min(self.durable_end);
+    }
+
+    /// The log came back with this end: nothing acknowledged may be missing, and only whole batches may. Returns how many records
+    /// are gone that were acknowledged and not promised to last.
+    pub(super) fn recovered(&mut self, end: i64) -> Verdict<u64> {
         if end < self.acked_end {
             let detail = format!("log ends at {end}, acknowledged up to {}", self.acked_end);
             return broken("acknowledged records survive", detail);
@@ -86,8 +110,9 @@ impl LogModel {
         }
         self.batches.retain(|batch| batch.last < end);
         // What recovery keeps is durable: it is shown to readers, so it may not go away again.
-        self.acked_end = end;
-        Ok(())
+        let lost = (self.told_end - end).max(0).unsigned_abs();
+        (self.acked_end, self.durable_end, self.told_end) = (end, end, end);
+        Ok(lost)
     }
 
     /// The log start was moved: by request or by retention.
@@ -284,6 +309,29 @@ mod tests {
     }
 
     #[test]
+    fn a_power_cut_may_take_what_was_promised_for_a_killed_process_only() {
+        let ends: Vec<i64> = model().batches.iter().map(|batch| batch.last + 1).collect();
+        let told = || {
+            let mut log = model();
+            log.acknowledge_durable(ends[0] - 1);
+            log.acknowledge(ends[2] - 1);
+            log
+        };
+        let lost = Some("acknowledged records survive");
+        assert_eq!(property(told().recovered(ends[1])), lost, "the process was killed");
+        let mut log = told();
+        log.power_failed();
+        assert_eq!(log.recovered(ends[1]), Ok((ends[2] - ends[1]).unsigned_abs()));
+        let mut log = told();
+        log.power_failed();
+        assert_eq!(property(log.recovered(0)), lost);
+        let mut log = told();
+        log.became_durable(ends[2]);
+        log.power_failed();
+        assert_eq!(property(log.recovered(ends[1])), lost);
+    }
+
+    #[test]
     fn oracle_refuses_every_kind_of_wrong_log() {
         let mut log = model();
         let (second, end) = (log.batches[1].clone(), log.end());
@@ -293,7 +341,7 @@ mod tests {
         let mut above = log.batches.iter().filter(|batch| batch.base > second.last);
         let long = above.find(|batch| batch.last > batch.base).unwrap().last;
         assert_eq!(property(log.recovered(long)), Some("whole batches only"));
-        assert_eq!(log.recovered(log.batches[2].last + 1), Ok(()));
+        assert_eq!(log.recovered(log.batches[2].last + 1), Ok(0));
         assert_eq!(log.acked_end, log.end());
         assert_eq!(log.batches.len(), 3);
     }

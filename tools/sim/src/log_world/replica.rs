@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use commitlog::{AppendError, Ends, Log, LogFailure, LogListener};
+use commitlog::{AppendError, Ends, IoStage, Log, LogFailure, LogListener, SafeEnd};
 use partition::{
     Acks, AppendDecision, Attempt, Effect, EndReason, InSync, Input, Leader, LeaderStart,
     LogProgress, ProduceOutcome, ProduceWaiter, Producers, WaiterToken, Written,
@@ -17,6 +17,7 @@ use partition::{
 use record::{LeaderEpoch, Offset, ProducerEpoch, ProducerId, Timestamp};
 
 use super::batches::{self, Draft, Sender, Shape};
+use super::model::LogModel;
 use super::{World, WorldLog};
 use crate::disk::SimDisk;
 use crate::executor::SimExecutor;
@@ -44,6 +45,8 @@ pub(super) struct Replica {
     waiting: RefCell<BTreeMap<u64, Offset>>,
     token_last: Cell<u64>,
     pub(super) failure: Cell<Option<LogFailure>>,
+    /// What was safe when write caching began or ended last: all below it was promised for a killed process only.
+    cached_until: Cell<Offset>,
     /// Offsets that reads of this life refused as damaged: each must be listed for the operator.
     pub(super) refused: RefCell<Vec<Range<Offset>>>,
 }
@@ -64,6 +67,7 @@ struct Listener(Weak<Replica>);
 impl LogListener for Listener {
     fn progressed(&self, ends: Ends) {
         if let Some(replica) = self.0.upgrade() {
+            replica.of().model.borrow_mut().became_durable(ends.durable().0);
             replica.step(Input::Log(progress(ends)));
             // Here and not where it was asked for: a crash may come before the asker goes on.
             let moved = replica.of().model.borrow_mut().start_moved(ends.log_start().0);
@@ -76,6 +80,9 @@ impl LogListener for Listener {
     fn failed(&self, failure: LogFailure) {
         let Some(replica) = self.0.upgrade() else { return };
         replica.failure.set(Some(failure));
+        if matches!(failure, LogFailure::Io { stage: IoStage::Sync, .. }) {
+            replica.of().model.borrow_mut().power_failed();
+        }
         let reason = match failure {
             LogFailure::NoSpace => EndReason::DiskFull,
             LogFailure::Io { .. } | LogFailure::Refused { .. } => EndReason::LogFailed,
@@ -122,6 +129,7 @@ impl Replica {
             waiting: RefCell::default(),
             token_last: Cell::new(0),
             failure: Cell::new(None),
+            cached_until: Cell::new(Offset::ZERO),
             refused: RefCell::default(),
         });
         replica.log.begin_epoch(epoch);
@@ -170,7 +178,7 @@ impl Replica {
                 );
                 self.log.set_high_watermark(*offset);
                 // What a reader may have seen must stay, as if it had been acknowledged to its producer.
-                model.acknowledge(offset.0 - 1);
+                self.promise(&mut model, *offset);
             }
             Effect::CompleteProduce { token, outcome } => {
                 let last_offset = self.waiting.borrow_mut().remove(&token.0);
@@ -180,11 +188,27 @@ impl Replica {
                         &self.of().directory(),
                         [last_offset.0.unsigned_abs(), token.0],
                     );
-                    model.acknowledge(last_offset.0);
+                    self.promise(&mut model, Offset(last_offset.0 + 1));
                 }
             }
             Effect::AnswerFetch { .. } | Effect::WakeFetches { .. } => {}
         }
+    }
+
+    /// Someone was told that all below `end` is safe.
+    fn promise(&self, model: &mut LogModel, end: Offset) {
+        match self.log.ends().safe_end_kind() {
+            SafeEnd::Durable if end > self.cached_until.get() => {
+                model.acknowledge_durable(end.0 - 1);
+            }
+            _ => model.acknowledge(end.0 - 1),
+        }
+    }
+
+    /// Write caching begins or ends.
+    pub(super) fn set_safe_end(&self, safe_end: SafeEnd) {
+        self.cached_until.set(self.cached_until.get().max(self.log.ends().safe_end()));
+        self.log.set_options(self.world.log_options(safe_end));
     }
 
     /// One produce request: a new batch, or an old one again.

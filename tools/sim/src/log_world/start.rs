@@ -73,6 +73,17 @@ impl World {
         usize::from(Slot(self.logs[index].slot).shard(shards).0)
     }
 
+    /// How a log behaves.
+    pub(super) fn log_options(&self, safe_end: SafeEnd) -> LogOptions {
+        LogOptions {
+            segment_bytes: self.config.segment_bytes,
+            segment_ms: self.config.segment_ms,
+            index_interval_bytes: self.config.index_interval_bytes,
+            segment_jitter_ms: self.config.segment_jitter_ms,
+            safe_end,
+        }
+    }
+
     fn identity(&self, index: usize) -> LogIdentity {
         let log = &self.logs[index];
         LogIdentity {
@@ -179,13 +190,7 @@ async fn open_log(
 ) -> Result<Rc<Replica>, StartError> {
     let log = &world.logs[index];
     let identity = world.identity(index);
-    let options = LogOptions {
-        segment_bytes: world.config.segment_bytes,
-        segment_ms: world.config.segment_ms,
-        index_interval_bytes: world.config.index_interval_bytes,
-        segment_jitter_ms: world.config.segment_jitter_ms,
-        safe_end: SafeEnd::Durable,
-    };
+    let options = world.log_options(if log.caches { SafeEnd::Written } else { SafeEnd::Durable });
     let remembered =
         ProducersOptions { mutant: world.mutant.leader, ..ProducersOptions::default() };
     let producers = Rc::new(RefCell::new(Producers::new(remembered)));
@@ -199,7 +204,8 @@ async fn open_log(
     let mut model = log.model.borrow_mut();
     // Before what is held now counts as acknowledged.
     model.start_recovered(opened.ends().log_start().0)?;
-    model.recovered(end.0)?;
+    let lost = model.recovered(end.0)?;
+    world.count(|stats| stats.cached_records_lost += lost);
     if let Some(lost) = report.lost {
         return Ok(broken("acknowledged records survive", format!("lost {lost:?}"))?);
     }

@@ -50,6 +50,13 @@ async fn delete(world: &World, store: &SimStore, replica: &Replica, plan: LifePl
         1 => Offset(high_watermark.0 + 1),
         _ => Offset(prng.below(high_watermark.0.unsigned_abs() + 1).cast_signed()),
     });
+    if let Err(failure) = replica.log.durable_through(Offset(offset.0 - 1)).await {
+        // Under write caching a log that failed has more than it may let go of.
+        return match replica.failure.get() {
+            Some(_) => Ok(()),
+            None => broken("what is to go becomes durable", failure.to_string()),
+        };
+    }
     match replica.log.raise_log_start(offset) {
         Ok(_) => {}
         Err(TrimError::BeyondEnd { .. }) if offset > high_watermark => return Ok(()),

@@ -27,7 +27,7 @@ pub(super) enum ReadFaults {
     Possible,
 }
 
-/// Compares every log from its start to its durable end.
+/// Compares every log from its start to the end of what is safe.
 pub(super) async fn everything(world: &Rc<World>, node: &Node, plan: LifePlan) -> Verdict {
     for replica in &node.replicas {
         whole_log(world, replica).await?;
@@ -51,17 +51,17 @@ async fn whole_log(world: &World, replica: &Replica) -> Verdict {
     if from.0 != started {
         return broken("the log start never moves by itself", format!("{from}, model {started}"));
     }
-    while from < ends.durable() {
+    while from < ends.safe_end() {
         let bytes_max = world.chance(|prng| *prng.pick(&[1, 5_000, 100_000, 2 << 20]));
         let request =
-            ReadRequest { from, end: ends.durable(), bytes_max, minimum: AtLeastOneBatch::Yes };
+            ReadRequest { from, end: ends.safe_end(), bytes_max, minimum: AtLeastOneBatch::Yes };
         let next = one_read(world, replica, request, ReadFaults::No).await?;
         if next <= from {
             return broken("progress", format!("a read at {from} returned nothing"));
         }
         from = next;
     }
-    let acked = (ends.durable().0 - started).unsigned_abs();
+    let acked = (ends.safe_end().0 - started).unsigned_abs();
     world.count(|stats| stats.acked_records_checked += acked);
     Ok(())
 }

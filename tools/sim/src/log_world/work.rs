@@ -8,7 +8,7 @@ use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
-use commitlog::{AtLeastOneBatch, Executor, ReadRequest, TaskClass};
+use commitlog::{AtLeastOneBatch, Executor, ReadRequest, SafeEnd, TaskClass};
 use record::Offset;
 
 use super::replica::{Produced, Replica};
@@ -48,6 +48,7 @@ pub(super) fn begin(
     for (shard, store) in node.stores.iter().enumerate() {
         let replicas = node.replicas_of(world, shard);
         if !replicas.is_empty() {
+            start(world, &running, cache(Rc::clone(world), store.clone(), replicas.clone()));
             start(world, &running, checkpoint(Rc::clone(world), store.clone(), plan));
             if world.config.trims.any() {
                 let task = trim::run(Rc::clone(world), store.clone(), replicas, plan);
@@ -167,6 +168,20 @@ async fn checkpoint(world: Rc<World>, store: SimStore, plan: LifePlan) -> Verdic
             Ok(()) => {}
             Err(_) if plan.faults != FaultPlan::None => {}
             Err(error) => return broken("checkpoints are written", format!("{error}")),
+        }
+    }
+    Ok(())
+}
+
+/// What the broker does all the time for logs under write caching; and now and then that begins or ends.
+async fn cache(world: Rc<World>, store: SimStore, replicas: Vec<Rc<Replica>>) -> Verdict {
+    for _ in 0..world.config.batches_per_life {
+        pause(&world).await;
+        store.sync_written();
+        if world.chance(|prng| prng.happens(OneIn(40))) {
+            let replica = world.chance(|prng| Rc::clone(prng.pick(&replicas)));
+            let safe_end = world.chance(|prng| *prng.pick(&[SafeEnd::Durable, SafeEnd::Written]));
+            replica.set_safe_end(safe_end);
         }
     }
     Ok(())

@@ -269,7 +269,7 @@ impl World {
     ) -> Result<(Vec<u8>, Offset), ReadError> {
         let request = ReadRequest {
             from,
-            end: self.log.ends().durable(),
+            end: self.log.ends().safe_end(),
             bytes_max,
             minimum: AtLeastOneBatch::Yes,
         };
@@ -283,13 +283,13 @@ impl World {
     pub(crate) fn verify(&self, bytes_max: usize) {
         let mut from = self.log.ends().log_start();
         let mut read = Vec::new();
-        while from < self.log.ends().durable() {
+        while from < self.log.ends().safe_end() {
             let (bytes, next) = self.read_at(from, bytes_max).unwrap();
             assert!(next > from, "no progress at {from}");
             read.extend_from_slice(&bytes);
             from = next;
         }
-        let end = self.log.ends().durable();
+        let end = self.log.ends().safe_end();
         let expected: Vec<u8> = self
             .model
             .iter()

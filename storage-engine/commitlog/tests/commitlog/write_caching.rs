@@ -1,0 +1,121 @@
+//! Logs whose acknowledgements do not wait for a sync: what is safe, and when it becomes durable all the same.
+
+use commitlog::{LogOptions, SafeEnd};
+use record::{Codec, Offset};
+
+use crate::support::world::{NOW, Settings, World, batch};
+
+fn options(safe_end: SafeEnd) -> LogOptions {
+    LogOptions { segment_bytes: 64 << 20, safe_end, ..LogOptions::default() }
+}
+
+fn cached() -> World {
+    World::new(Settings { options: options(SafeEnd::Written), ..Settings::default() })
+}
+
+/// Appends batches, each written before the next comes.
+fn write(world: &mut World, count: usize, bytes: usize) {
+    for _ in 0..count {
+        world.append(&batch(Codec::None, NOW.0, 1, bytes));
+        world.settle();
+    }
+}
+
+#[test]
+fn what_is_written_is_safe_and_becomes_durable_when_it_is_asked_for() {
+    let mut world = cached();
+    write(&mut world, 50, 700);
+    let ends = world.log.ends();
+    assert_eq!((ends.safe_end(), ends.durable()), (Offset(50), Offset(0)));
+    assert_eq!(world.store.counters().syncs, 0);
+    world.verify(1 << 20);
+
+    world.store.sync_written();
+    world.settle();
+    assert_eq!(world.log.ends().durable(), Offset(50));
+    // The file and its directory, once for all batches.
+    assert_eq!(world.store.counters().syncs, 2);
+    // Nobody is behind any more.
+    world.store.sync_written();
+    world.settle();
+    assert_eq!(world.store.counters().syncs, 2);
+    write(&mut world, 3, 700);
+    world.store.sync_written();
+    world.settle();
+    assert_eq!((world.log.ends().durable(), world.store.counters().syncs), (Offset(53), 3));
+}
+
+#[test]
+fn a_killed_process_keeps_what_is_written_and_a_power_cut_what_is_durable() {
+    let mut world = cached();
+    write(&mut world, 4, 5_000);
+    let mut world = world.kill();
+    assert_eq!(world.log.ends().durable(), Offset(4), "recovery leaves nothing unsynced");
+    world.verify(1 << 20);
+
+    write(&mut world, 4, 5_000);
+    assert_eq!(world.log.ends().safe_end(), Offset(8));
+    let world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(4));
+    let mut world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(4));
+    // Offsets that nobody can read any more are given out again: to a new leader epoch, by whoever leads.
+    world.model.truncate(4);
+    write(&mut world, 2, 100);
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_log_that_is_far_ahead_of_the_disk_does_not_wait_to_be_asked() {
+    let mut world = cached();
+    write(&mut world, 15, 1 << 20);
+    assert_eq!(world.log.ends().durable(), Offset(0));
+    write(&mut world, 2, 1 << 20);
+    assert!(world.log.ends().durable() >= Offset(16), "{:?}", world.log.ends());
+}
+
+#[test]
+fn whoever_needs_it_durable_need_not_wait_for_a_turn() {
+    let mut world = cached();
+    world.append(&batch(Codec::None, NOW.0, 1, 100));
+    // As DeleteRecords does: what goes must be on disk, or the start could be behind the log.
+    world.sync();
+    assert_eq!(world.log.ends().durable(), Offset(1));
+    world.append(&batch(Codec::None, NOW.0, 1, 100));
+    let world = world.stop().start();
+    assert!(world.report.is_clean, "{:?}", world.report);
+    assert_eq!(world.log.ends().durable(), Offset(2));
+    world.verify(1 << 20);
+}
+
+#[test]
+fn switched_off_acknowledgements_wait_again_and_what_was_safe_stays_safe() {
+    let mut world = cached();
+    write(&mut world, 3, 100);
+    world.log.set_options(options(SafeEnd::Durable));
+    assert_eq!(world.log.ends().safe_end(), Offset(3), "at once");
+    world.settle();
+    assert_eq!(world.log.ends().durable(), Offset(3), "without being asked");
+    world.append(&batch(Codec::None, NOW.0, 1, 100));
+    assert_eq!(world.log.ends().safe_end(), Offset(3));
+    world.settle();
+    assert_eq!((world.log.ends().safe_end(), world.log.ends().durable()), (Offset(4), Offset(4)));
+    world.log.set_options(options(SafeEnd::Written));
+    write(&mut world, 1, 100);
+    assert_eq!((world.log.ends().safe_end(), world.log.ends().durable()), (Offset(5), Offset(4)));
+}
+
+#[test]
+fn after_a_failed_sync_nothing_more_is_safe() {
+    let mut world = cached();
+    write(&mut world, 3, 100);
+    world.disk.fail_syncs_of(".log");
+    world.store.sync_written();
+    world.settle();
+    assert!(world.log.failure().is_some());
+    let ends = world.log.ends();
+    assert_eq!((ends.safe_end(), ends.durable()), (Offset(3), Offset(0)));
+    world.log.set_options(options(SafeEnd::Durable));
+    world.log.set_options(options(SafeEnd::Written));
+    assert_eq!(world.log.ends().safe_end(), Offset(3));
+}
