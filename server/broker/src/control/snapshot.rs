@@ -142,8 +142,8 @@ enum NotWritten {
 }
 
 impl<P: Platform, M: Mesh<Message>> Control<P, M> {
-    /// Whether the next start would replay enough to be worth a snapshot. A snapshot is as long as the partitions are many: written
-    /// once for so many records, it costs each of them the same.
+    /// Whether the next start would replay enough to be worth a snapshot. A snapshot is as long as the partitions are many:
+    /// written once for so many records, it costs each of them the same.
     pub(super) fn snapshot_due(&self) -> bool {
         let image = self.image();
         let partitions = i64::try_from(image.partition_count()).unwrap_or(i64::MAX);
