@@ -243,23 +243,26 @@ fn rename(from: &Path, to: &Path) -> std::io::Result<()> {
 /// after it find nothing left to commit. That needs direct writes: bytes in the page cache get their place on disk only when
 /// they are synced, and then each sync has a commit of its own.
 fn create_dirs(parent: &Path, new: &[NewDirectory]) -> std::io::Result<()> {
-    let mut made = Vec::with_capacity(new.len());
     for NewDirectory { name, file, contents } in new {
         let path = parent.join(name);
         match std::fs::create_dir(&path) {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => continue,
+            // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
+            Ok(()) => drop(write_new(&path.join(file), contents)?),
+            // It may have been made just before a crash: only a sync of ours proves that it lasts.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
-        // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
-        let file = write_new(&path.join(file), contents)?;
-        made.push((path, file));
     }
-    for (_, file) in &made {
-        file.sync_all()?;
+    // Opened again, one at a time: so many descriptors held at once would be missed elsewhere.
+    for NewDirectory { name, file, .. } in new {
+        match File::open(parent.join(name).join(file)) {
+            Ok(file) => file.sync_all()?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
     }
-    for (path, _) in &made {
-        File::open(path)?.sync_all()?;
+    for NewDirectory { name, .. } in new {
+        File::open(parent.join(name))?.sync_all()?;
     }
     File::open(parent)?.sync_all()
 }

@@ -254,7 +254,8 @@ pub trait Disk: Clone + 'static {
         small_file::replace_all(self, directory, files)
     }
 
-    /// Makes directories in `parent`, each with a file; all of it lasting on return. One that is there already is left as it is.
+    /// Makes directories in `parent`, each with a file; all of it lasting on return. One that is there already is left as it is,
+    /// and made lasting with the rest.
     ///
     /// Shape   a bounded number of them: whatever else waits for the same thread waits for all.
     /// Errors  the first one; some may be there then, with or without their file.

@@ -172,6 +172,8 @@ pub(crate) struct LogInner<D: Disk, E: Executor> {
     /// What the last checkpoint that was written says of the log: where it starts, and where recovery begins.
     pub(crate) checkpointed_log_start: Cell<Offset>,
     pub(crate) checkpointed_segment: Cell<Offset>,
+    /// And how far it came. The copy that is not the last one may say less.
+    pub(crate) checkpointed_end: Cell<Offset>,
     pub(crate) options: Cell<LogOptions>,
     pub(crate) failure: Cell<Option<LogFailure>>,
     /// Takes no more appends; what was accepted is still made lasting.
@@ -215,6 +217,9 @@ pub(crate) struct LogState<D: Disk> {
     pub(crate) seal_backoff: SealBackoff,
     /// Log end of the newest producer snapshot on disk.
     pub(crate) snapshot_at: Option<Offset>,
+    /// Older ones, each with the one that came after it: they stay until recovery can begin at that one from either copy of the
+    /// checkpoint. What removed segments said of producers is nowhere else.
+    pub(crate) superseded: Vec<(Offset, Offset)>,
     /// Bases of files below the log start that an earlier life left: no segments any more.
     pub(crate) left: Vec<Offset>,
     /// Segment and bytes for which a clean stop would find every file as it should be.
@@ -374,6 +379,17 @@ impl<D: Disk, E: Executor> Log<D, E> {
 }
 
 impl<D: Disk> LogState<D> {
+    /// A producer snapshot of the state at `at` is on disk.
+    pub(crate) fn note_snapshot(&mut self, at: Offset) {
+        match self.snapshot_at {
+            Some(before) if before >= at => {}
+            before => {
+                self.superseded.extend(before.map(|before| (before, at)));
+                self.snapshot_at = Some(at);
+            }
+        }
+    }
+
     pub(crate) fn pending_bytes(&self) -> u64 {
         self.end.total_bytes - self.durable_at.total_bytes
     }

@@ -38,11 +38,17 @@ pub enum Rule {
     WrittenNeverSynced,
     /// Segments go though no snapshot says what they said of producers.
     ProducersNotKept,
+    /// A directory that was made for a log, and perhaps not made lasting, is opened as it is.
+    PreparedNotSynced,
+    /// An older snapshot of producers goes as soon as there is a newer one, which no checkpoint can use yet.
+    SnapshotRemovedEarly,
+    /// A scrub passes damage by without a word.
+    ScrubSaysNothing,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 19] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -59,6 +65,9 @@ impl Rule {
         Self::WrittenBeforeItIs,
         Self::WrittenNeverSynced,
         Self::ProducersNotKept,
+        Self::PreparedNotSynced,
+        Self::SnapshotRemovedEarly,
+        Self::ScrubSaysNothing,
     ];
 }
 

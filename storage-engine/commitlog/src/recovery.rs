@@ -28,7 +28,7 @@ use std::rc::Rc;
 use record::{EpochTable, Fold, LeaderEpoch, Offset, Timestamp};
 
 use crate::checkpoint::CheckpointEntry;
-use crate::disk::{BLOCK_BYTES, Disk, EntryKind, OpenMode};
+use crate::disk::{BLOCK_BYTES, Disk, DiskError, EntryKind, OpenMode};
 use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
 use crate::files::{LogKey, SegmentKey, Suffix, parse_segment_name, segment_name};
@@ -123,6 +123,8 @@ pub(crate) struct Recovered<D: Disk> {
     pub(crate) epochs_changed: bool,
     pub(crate) damage: Vec<Damage>,
     pub(crate) snapshot_at: Option<Offset>,
+    /// Older ones, which go once no copy of the checkpoint can ask for them.
+    pub(crate) superseded: Vec<(Offset, Offset)>,
     /// Bases of files below the log start that are to go.
     pub(crate) left: Vec<Offset>,
     pub(crate) tidy_at: Option<(Offset, u64)>,
@@ -248,6 +250,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             tracing::error!(log = %self.identity, ?lost, "the first segments are missing");
             damage.push(lost);
         }
+        damage.retain(|damage| !damage.is_below(log_start));
         epochs_changed |= epochs.truncate_head(log_start);
         let active = segments.last().map(|segment| (segment.base, segment.bytes));
         let tidy_at = active.filter(|(base, _)| plan.is_clean && listing.has_indexes(*base));
@@ -269,6 +272,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             epochs_changed,
             damage,
             snapshot_at: restored.snapshot_at,
+            superseded: superseded(&listing.snapshots, restored.snapshot_at),
             left,
             tidy_at,
             unindexed,
@@ -283,9 +287,12 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             let EntryKind::File { bytes } = entry.kind else { continue };
             let name = entry.name.as_str();
             if name.ends_with(TEMPORARY_SUFFIX) {
-                // Never put in place, so never relied upon.
+                // Never put in place, so never relied upon. Who wrote the label of the directory again has used it up.
                 let path = small_file::join(self.directory, name);
-                disk.remove(&path).await.at(&path)?;
+                match disk.remove(&path).await {
+                    Ok(()) | Err(DiskError::NotFound) => {}
+                    Err(error) => return Err(OpenError::Io { path, error }),
+                }
             } else if let Some(base) = parse_segment_name(name, Suffix::Log) {
                 listing.logs.push(LogFile { base, bytes });
             } else if let Some(at) = parse_segment_name(name, Suffix::Snapshot) {
@@ -372,7 +379,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let mut stream = self.stream(end.segment, start, end.position).await?;
         let bytes = stream.bytes_at(start).await.at(&path)?;
         if bytes.len() != wanted {
-            let error = crate::disk::DiskError::Short { done: bytes.len(), asked: wanted };
+            let error = DiskError::Short { done: bytes.len(), asked: wanted };
             return Err(OpenError::Io { path, error });
         }
         let chunk =
@@ -406,6 +413,12 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     }
 }
 
+/// The snapshots that are older than the one that was used, with it.
+fn superseded(snapshots: &[Offset], used: Option<Offset>) -> Vec<(Offset, Offset)> {
+    let older = |used: Offset| snapshots.iter().take_while(move |at| **at < used);
+    used.into_iter().flat_map(|used| older(used).map(move |at| (*at, used))).collect()
+}
+
 impl<D: Disk> Recovered<D> {
     /// A log without a segment.
     pub(crate) fn empty(end: Offset, now: Timestamp, report: RecoveryReport) -> Self {
@@ -419,6 +432,7 @@ impl<D: Disk> Recovered<D> {
             epochs_changed: false,
             damage: Vec::new(),
             snapshot_at: None,
+            superseded: Vec::new(),
             left: Vec::new(),
             tidy_at: None,
             unindexed: Vec::new(),

@@ -15,7 +15,7 @@ use crate::index::{
     OFFSET_ENTRY_BYTES, SegmentIndex, TIME_ENTRY_BYTES, offsets_ascend, times_ascend,
 };
 use crate::small_file;
-use crate::stream::{BadBatch, FoundBatch, SegmentStream};
+use crate::stream::{BadBatch, END_UNKNOWN, FoundBatch, SegmentStream};
 use crate::walk::{SegmentWalk, Stretch};
 
 /// One stretch of a segment.
@@ -85,7 +85,7 @@ impl<D: Disk, E: Executor> SegmentScan<D, E> {
             FoundBatch::Batch(header) => Some(header),
             FoundBatch::End | FoundBatch::ZeroTail => None,
             FoundBatch::Bad(_) => {
-                let any = Offset::ZERO..Offset(i64::MAX);
+                let any = Offset::ZERO..END_UNKNOWN;
                 stream.find_next(&executor, position + 1, any).await?.map(|(_, header)| header)
             }
         };

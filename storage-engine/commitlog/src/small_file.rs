@@ -131,7 +131,15 @@ pub(crate) async fn create_dirs<D: Disk>(
         let path = join(parent, &name);
         match disk.create_dir(&path).await {
             Ok(()) => disk.replace(&path, vec![(file, contents)]).await?,
-            Err(DiskError::AlreadyExists) => {}
+            // It may have been made just before a crash: only a sync of ours proves that it lasts.
+            Err(DiskError::AlreadyExists) => {
+                match disk.open(&join(&path, &file), OpenMode::Read).await {
+                    Ok(file) => file.full_sync().await?,
+                    Err(DiskError::NotFound) => {}
+                    Err(error) => return Err(error),
+                }
+                disk.sync_dir(&path).await?;
+            }
             Err(error) => return Err(error),
         }
     }

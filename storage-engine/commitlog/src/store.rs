@@ -4,6 +4,7 @@
 //! share nothing but the data directory.
 
 mod deleting;
+mod preparing;
 mod releasing;
 mod trimming;
 
@@ -21,7 +22,7 @@ use crate::directory::{
     self, DELETED_DIRECTORY, META_BYTES_MAX, PARTITION_METADATA_FILE, STRAY_DIRECTORY,
     TOPICS_DIRECTORY,
 };
-use crate::disk::{Disk, DiskError, NewDirectory, PathEntry};
+use crate::disk::{Disk, DiskError, PathEntry};
 use crate::durability::{Durability, DurabilityCounters, Lane, SyncPerFile};
 use crate::ends::Ends;
 use crate::error::{AtPath, OpenError, StoreError};
@@ -48,8 +49,6 @@ const INDEX_BYTES_MAX: usize = 16 << 20;
 const CLOSES_MAX: usize = 8;
 /// Files of leader epochs written together before a checkpoint.
 const EPOCH_FLUSHES_MAX: usize = 16;
-/// Directories made together: they share a commit of the file system's journal, and keep one thread busy for a tenth of a second.
-const CREATES_MAX: usize = 256;
 
 /// How the last stop left the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,6 +119,8 @@ struct StoreInner<D: Disk, E: Executor> {
     checkpoints: Arc<CheckpointMap>,
     logs: RefCell<BTreeMap<TopicPartition, Rc<LogInner<D, E>>>>,
     opening: RefCell<BTreeSet<TopicPartition>>,
+    /// Logs whose directories were made lasting before they are opened.
+    prepared: RefCell<BTreeSet<TopicPartition>>,
     /// Logs that were opened, or tried: how the last stop left their files says nothing any more.
     tried: RefCell<BTreeSet<TopicPartition>>,
     /// The newest entry of every log this shard answers for, open or not.
@@ -177,6 +178,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             checkpoints: options.checkpoints,
             logs: RefCell::default(),
             opening: RefCell::default(),
+            prepared: RefCell::default(),
             tried: RefCell::default(),
             entries: RefCell::new(entries),
             next_key: Cell::new(0),
@@ -218,33 +220,6 @@ impl<D: Disk, E: Executor> Store<D, E> {
         let opened = self.0.open_in(place, identity, options, fold, now).await;
         drop(opening);
         opened
-    }
-
-    /// Makes the directories of logs that are new, many at a time; lasting on return.
-    ///
-    /// Order   before [`Store::open_log`] of each, which makes what is missing: this only saves it the wait. A log that a
-    ///         checkpoint knows is passed by: where its directory is missing, that is a loss.
-    pub async fn prepare(
-        &self,
-        logs: impl Iterator<Item = &LogIdentity>,
-    ) -> Result<(), StoreError> {
-        let inner = &self.0;
-        let known = |log: &TopicPartition| {
-            inner.checkpoints.get(log).is_some() || inner.entries.borrow().contains_key(log)
-        };
-        let new = logs.filter(|identity| !known(&identity.topic_partition()));
-        let new: Vec<NewDirectory> = new
-            .map(|identity| NewDirectory {
-                name: identity.to_string(),
-                file: PARTITION_METADATA_FILE.to_owned(),
-                contents: directory::encode_partition_metadata(identity.topic_id),
-            })
-            .collect();
-        for some in new.chunks(CREATES_MAX) {
-            let created = inner.shared.disk.create_dirs(TOPICS_DIRECTORY, some.to_vec()).await;
-            created.at(TOPICS_DIRECTORY)?;
-        }
-        Ok(())
     }
 
     /// Waits until a log whose acknowledgements do not wait for a sync has been written to.
@@ -291,6 +266,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             return;
         }
         self.0.tried.borrow_mut().remove(log);
+        self.0.prepared.borrow_mut().remove(log);
         if self.0.entries.borrow_mut().remove(log).is_some() {
             self.0.shared.changed.set(true);
         }
@@ -506,6 +482,10 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 Recovered::empty(Offset::ZERO, now, report)
             }
             Found::Files(looked) => {
+                if entry.is_none() && place.has_metadata && !self.is_prepared(&log) {
+                    // Made, perhaps just before a crash, and never opened: its name may not last, and records are going to.
+                    self.create(&place, &path, identity.topic_id).await?;
+                }
                 let recovery = Recovery {
                     shared: &self.shared,
                     key,
@@ -525,6 +505,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let report = recovered.report.clone();
         let unindexed = recovered.unindexed.clone();
         let inner = self.assemble(key, identity, path, options, fold, recovered);
+        self.prepared.borrow_mut().remove(&log);
         self.logs.borrow_mut().insert(log, inner.clone());
         self.shared.changed.set(true);
         inner.seal_if_due();
@@ -624,6 +605,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             // Nothing is known to be written yet in this life: the first checkpoint says so.
             checkpointed_log_start: Cell::new(Offset(-1)),
             checkpointed_segment: Cell::new(Offset(-1)),
+            checkpointed_end: Cell::new(Offset(-1)),
             options: Cell::new(options),
             failure: Cell::new(None),
             is_closing: Cell::new(false),
@@ -648,6 +630,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 sealing: false,
                 seal_backoff: SealBackoff::default(),
                 snapshot_at: recovered.snapshot_at,
+                superseded: recovered.superseded,
                 left: recovered.left,
                 tidy_at: recovered.tidy_at,
             }),
@@ -680,9 +663,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         checkpoint::write(&self.shared.disk, &self.name, self.copy.get(), &file).await?;
         self.copy.set(self.copy.get().other());
         for (log, entry) in noted {
-            log.checkpointed_high_watermark.set(entry.high_watermark);
-            log.checkpointed_log_start.set(entry.log_start);
-            log.checkpointed_segment.set(entry.segment);
+            log.checkpointed(&entry).await;
         }
         Ok(())
     }

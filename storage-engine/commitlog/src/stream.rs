@@ -17,6 +17,8 @@ use crate::small_file::{block_ceiling, block_floor};
 const WINDOW_BYTES: usize = 256 * 1024;
 /// Work between two polite pauses: about 20 µs of checksum.
 const STEP_BYTES: usize = 64 * 1024;
+/// The end of offsets that go on who knows how far.
+pub(crate) const END_UNKNOWN: Offset = Offset(i64::MAX);
 /// Where a batch keeps its format version, which is always 2.
 const MAGIC_POSITION: u64 = 16;
 const MAGIC: u8 = 2;
@@ -113,6 +115,33 @@ enum Source<D: Disk> {
     Memory(u64, Rc<Vec<u8>>),
 }
 
+/// What stands for a block that the disk does not give.
+static NO_BLOCK: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
+
+/// What could not be read, of a stream that goes on behind it.
+#[derive(Debug, Default)]
+struct Passed {
+    /// Whole blocks, ascending as they were met.
+    unreadable: Vec<Range<u64>>,
+    /// A read up to here failed: blocks before it are read one at a time, so that no good one is lost with a bad one.
+    single_until: u64,
+}
+
+impl Passed {
+    fn holds(&self, position: u64) -> bool {
+        self.unreadable.iter().any(|range| range.contains(&position))
+    }
+
+    /// Takes in a block that cannot be read; the last stretch grows where it goes on.
+    fn add(&mut self, start: u64) {
+        let end = start + BLOCK_BYTES as u64;
+        match self.unreadable.last_mut() {
+            Some(last) if last.end == start => last.end = end,
+            _ => self.unreadable.push(start..end),
+        }
+    }
+}
+
 /// Reads one segment file up to `limit`.
 #[derive(Debug)]
 pub(crate) struct SegmentStream<D: Disk> {
@@ -120,18 +149,30 @@ pub(crate) struct SegmentStream<D: Disk> {
     limit: u64,
     window: Option<(u64, D::ReadBuffer)>,
     bytes_read: u64,
+    passed: Option<Passed>,
 }
 
 impl<D: Disk> SegmentStream<D> {
     pub(crate) fn new(file: Rc<D::File>, limit: u64) -> Self {
-        Self { source: Source::File(file), limit, window: None, bytes_read: 0 }
+        Self { source: Source::File(file), limit, window: None, bytes_read: 0, passed: None }
+    }
+
+    /// The same, and a block that cannot be read is zeros: no batch that has part of it is whole, and all others are.
+    pub(crate) fn passing_unreadable(file: Rc<D::File>, limit: u64) -> Self {
+        Self { passed: Some(Passed::default()), ..Self::new(file, limit) }
+    }
+
+    /// The blocks that could not be read, so far.
+    pub(crate) fn unreadable(&self) -> &[Range<u64>] {
+        self.passed.as_ref().map_or(&[], |passed| &passed.unreadable)
     }
 
     /// The same over bytes that were read already. Order: they hold all up to `limit`, and nothing before `start` is asked for.
     pub(crate) fn of_bytes(start: u64, bytes: Rc<Vec<u8>>, limit: u64) -> Self {
         assert!(limit <= start + bytes.len() as u64);
         let bytes_read = bytes.len() as u64;
-        Self { source: Source::Memory(start, bytes), limit, window: None, bytes_read }
+        let source = Source::Memory(start, bytes);
+        Self { source, limit, window: None, bytes_read, passed: None }
     }
 
     /// Bytes read from the disk so far.
@@ -160,14 +201,13 @@ impl<D: Disk> SegmentStream<D> {
         });
         if !inside {
             let start = block_floor(position);
-            let wanted = usize::try_from(block_ceiling(self.limit) - start).unwrap_or(WINDOW_BYTES);
-            self.window = None;
-            let window = file.read_at_aligned(start, wanted.min(WINDOW_BYTES)).await?;
-            self.bytes_read += window.len() as u64;
-            self.window = Some((start, window));
+            self.window = read_window::<D>(file, start, self.limit, &mut self.passed).await?;
+            self.bytes_read += self.window.as_ref().map_or(0, |(_, window)| window.len() as u64);
         }
-        let Some((start, window)) = &self.window else { return Ok(&[]) };
-        Ok(between(window, *start, position, self.limit))
+        match &self.window {
+            Some((start, window)) => Ok(between(window, *start, position, self.limit)),
+            None => Ok(between(&NO_BLOCK, block_floor(position), position, self.limit)),
+        }
     }
 
     /// The 61 bytes at `position`, or as many as there are.
@@ -287,8 +327,8 @@ impl<D: Disk> SegmentStream<D> {
         }
     }
 
-    /// The first whole batch at or after `from` whose offsets lie in `offsets` and that is followed by another such batch,
-    /// by the end, or by zeros.
+    /// The first whole batch at or after `from` whose offsets lie in `offsets` and that is followed by the batch that goes on
+    /// where it ends, by the end of `offsets`, or by zeros.
     ///
     /// A record may hold bytes that look like a batch: asking for the follower as well makes it unlikely, not impossible,
     /// that they are taken for one. So the caller first tries where the damaged batch itself says it ends. Where so much
@@ -328,7 +368,7 @@ impl<D: Disk> SegmentStream<D> {
         executor: &E,
         from: u64,
     ) -> DiskResult<bool> {
-        let offsets = Offset::ZERO..Offset(i64::MAX);
+        let offsets = Offset::ZERO..END_UNKNOWN;
         let found = self.search(executor, from, offsets, Follower::Any).await?;
         Ok(found != Search::Nothing)
     }
@@ -387,7 +427,7 @@ impl<D: Disk> SegmentStream<D> {
             return Ok(None);
         }
         if follower == Follower::Right
-            && !self.is_followed(executor, position, &header, work).await?
+            && !self.is_followed(executor, position, &header, offsets.end, work).await?
         {
             return Ok(None);
         }
@@ -396,26 +436,48 @@ impl<D: Disk> SegmentStream<D> {
         Ok((computed == Some(header.crc)).then_some(header))
     }
 
-    /// Whether a header that goes on in offsets follows, or the end, or only zeros.
+    /// Whether a header follows that goes on where this one ends, or the end, or only zeros. No checksum covers a base offset:
+    /// one that nothing bears out may have rotted, and its batch would be served as another one.
     async fn is_followed<E: Executor>(
         &mut self,
         executor: &E,
         position: u64,
         header: &BatchHeader,
+        end: Offset,
         work: &mut SearchWork,
     ) -> DiskResult<bool> {
+        let expected = header.next_offset();
         let next_position = position + header.total_bytes() as u64;
         if next_position >= self.limit {
-            return Ok(true);
+            return Ok(end == END_UNKNOWN || expected == end);
         }
         if let Some(next) = self.peek_header(next_position).await? {
-            return Ok(next.base_offset >= header.next_offset());
+            return Ok(next.base_offset == expected
+                || self.has_wrong_base(next_position, &next, expected, end).await?);
         }
         if work.nonzero_at.is_some_and(|nonzero_at| nonzero_at >= next_position) {
             return Ok(false);
         }
         work.nonzero_at = self.first_nonzero(executor, next_position).await?;
         Ok(work.nonzero_at.is_none())
+    }
+
+    /// Whether only the base offset of a header is wrong: what lies behind its batch goes on as if it were `expected`.
+    async fn has_wrong_base(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        expected: Offset,
+        end: Offset,
+    ) -> DiskResult<bool> {
+        let offsets = i64::from(header.last_offset_delta) + 1;
+        let goes_on = Offset(expected.0.saturating_add(offsets));
+        let behind = position + header.total_bytes() as u64;
+        if behind >= self.limit {
+            return Ok(end != END_UNKNOWN && goes_on == end);
+        }
+        let follower = self.peek_header(behind).await?;
+        Ok(follower.is_some_and(|follower| follower.base_offset == goes_on))
     }
 
     /// The header at a position that may be far from the window, which stays where it is.
@@ -430,13 +492,48 @@ impl<D: Disk> SegmentStream<D> {
             return Ok(self.header_at(position).await?.ok());
         }
         let start = block_floor(position);
-        let blocks = file.read_at_aligned(start, 2 * BLOCK_BYTES).await?;
+        let blocks = match file.read_at_aligned(start, 2 * BLOCK_BYTES).await {
+            Ok(blocks) => blocks,
+            Err(_) if self.passed.is_some() => return Ok(self.header_at(position).await?.ok()),
+            Err(error) => return Err(error),
+        };
         self.bytes_read += blocks.len() as u64;
         let from = usize::try_from(position - start).unwrap_or(usize::MAX);
         let head = blocks.get(from..from + HEADER_BYTES).unwrap_or_default();
         let left = self.limit - position;
         let header = BatchHeader::parse(head).ok();
         Ok(header.filter(|header| header.total_bytes() as u64 <= left))
+    }
+}
+
+/// The bytes of a file from `start` on, as many as one read brings; `None` where the disk does not give the first block, and
+/// that is to be passed.
+async fn read_window<D: Disk>(
+    file: &D::File,
+    start: u64,
+    limit: u64,
+    passed: &mut Option<Passed>,
+) -> DiskResult<Option<(u64, D::ReadBuffer)>> {
+    let wanted = usize::try_from(block_ceiling(limit) - start).unwrap_or(WINDOW_BYTES);
+    let wanted = wanted.min(WINDOW_BYTES);
+    let Some(passed) = passed else {
+        return Ok(Some((start, file.read_at_aligned(start, wanted).await?)));
+    };
+    if passed.holds(start) {
+        return Ok(None);
+    }
+    if start >= passed.single_until {
+        match file.read_at_aligned(start, wanted).await {
+            Ok(window) => return Ok(Some((start, window))),
+            Err(_) => passed.single_until = start + wanted as u64,
+        }
+    }
+    match file.read_at_aligned(start, BLOCK_BYTES).await {
+        Ok(window) => Ok(Some((start, window))),
+        Err(_) => {
+            passed.add(start);
+            Ok(None)
+        }
     }
 }
 

@@ -16,7 +16,7 @@ use record::{BatchHeader, Offset};
 
 use crate::disk::{Disk, DiskResult};
 use crate::executor::Executor;
-use crate::stream::{BadBatch, FoundBatch, SegmentStream};
+use crate::stream::{BadBatch, END_UNKNOWN, FoundBatch, SegmentStream};
 
 /// One stretch of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -149,7 +149,7 @@ impl<D: Disk> SegmentWalk<D> {
 
     /// Where good batches go on behind the bad bytes at hand: position and base offset.
     async fn resume<E: Executor>(&mut self, executor: &E) -> DiskResult<(u64, Offset)> {
-        let end = self.end.unwrap_or(Offset(i64::MAX));
+        let end = self.end.unwrap_or(END_UNKNOWN);
         let mut at_end = (self.limit(), self.end.unwrap_or(self.expected));
         // Most damage leaves the length alone: then the next batch is where this one says, and only this one is lost.
         if let Ok(header) = self.stream.header_at(self.position).await? {
@@ -173,17 +173,38 @@ impl<D: Disk> SegmentWalk<D> {
             }
             // One of the two may have rotted, and the batch behind the next one as well: what the other says bears out the first
             // batch that is whole.
-            let offsets = self.expected..end;
-            let first = self.stream.find_candidate(executor, self.position + 1, offsets).await?;
-            if let Some((position, found)) = first
-                && header.base_offset == self.expected
-                && (position == next || found.base_offset == claimed)
-            {
-                return Ok((position, found.base_offset));
+            if header.base_offset == self.expected {
+                let (from, offsets) = (self.position + 1, self.expected..end);
+                let first = self.stream.find_candidate(executor, from, offsets).await?;
+                if let Some((position, found)) = first
+                    && (found.base_offset == claimed
+                        || (position == next
+                            && contradicts_itself(&header)
+                            && !self.is_contradicted(position, &found).await?))
+                {
+                    return Ok((position, found.base_offset));
+                }
             }
         }
         let offsets = self.expected..end;
         let found = self.stream.find_next(executor, self.position + 1, offsets).await?;
         Ok(found.map_or(at_end, |(position, header)| (position, header.base_offset)))
     }
+
+    /// Whether what lies behind a batch says that its base offset, which no checksum covers, is not that one.
+    async fn is_contradicted(&mut self, position: u64, found: &BatchHeader) -> DiskResult<bool> {
+        let behind = position + found.total_bytes() as u64;
+        if behind >= self.limit() {
+            return Ok(self.end.is_some_and(|end| end != found.next_offset()));
+        }
+        let header = self.stream.header_at(behind).await?;
+        Ok(header.is_ok_and(|next| next.base_offset != found.next_offset()))
+    }
+}
+
+/// Whether the last offset of a damaged batch is not borne out by how many records it says to hold: then it is that field which
+/// rotted, and the batch behind it may be right about where it begins. Where the two agree, and the next batch says something
+/// else, it is the next one that is wrong.
+fn contradicts_itself(header: &BatchHeader) -> bool {
+    i64::from(header.records_count) != i64::from(header.last_offset_delta) + 1
 }

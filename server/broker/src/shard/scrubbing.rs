@@ -64,14 +64,24 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let Some(driver) = driver else { return };
         let mut from = Offset::ZERO;
         while let Some(base) = driver.log().sealed_from(from) {
-            if let Err(error) = driver.log().scrub(base, async |bytes| self.pace(bytes).await).await
-            {
-                if let Some(unlogged) = self.scrub_pace.due(self.platform.monotonic()) {
-                    let partition = driver.name();
-                    tracing::warn!(partition, segment = %base, %error, unlogged, "not scrubbed");
+            let scrubbed = driver.log().scrub(base, async |bytes| self.pace(bytes).await).await;
+            if !matches!(scrubbed, Ok(0)) {
+                self.metrics.scrub_failures.increment();
+            }
+            match scrubbed {
+                Ok(0) => {}
+                // The log has said which.
+                Ok(bytes) => {
+                    tracing::warn!(partition = driver.name(), segment = %base, bytes, "not scrubbed in whole");
                 }
-                // What keeps one segment from being opened keeps the next: a want of descriptors, most often.
-                self.pause(LOOK_INTERVAL).await;
+                Err(error) => {
+                    if let Some(unlogged) = self.scrub_pace.due(self.platform.monotonic()) {
+                        let partition = driver.name();
+                        tracing::warn!(partition, segment = %base, %error, unlogged, "not scrubbed");
+                    }
+                    // What keeps one segment from being opened keeps the next: a want of descriptors, most often.
+                    self.pause(LOOK_INTERVAL).await;
+                }
             }
             if self.stopping.is_raised() || !self.is_led(&driver) {
                 return;

@@ -91,11 +91,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     }
 
     pub(crate) fn note_damage(&self, damage: Damage) {
-        if self.shared.mutant.lacks(Rule::DamageNotListed) {
+        if self.shared.mutant.lacks(Rule::DamageNotListed)
+            || damage.is_below(self.ends.get().log_start())
+        {
             return;
         }
         let mut state = self.state.borrow_mut();
-        if state.damage.contains(&damage) {
+        if state.damage.contains(&damage) || state.damage.len() >= DAMAGE_MAX {
             return;
         }
         tracing::error!(
@@ -104,9 +106,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             first_offset = %damage.offsets.start, end_offset = %damage.offsets.end,
             "record bytes are damaged on disk; reads of these offsets are refused"
         );
-        if state.damage.len() < DAMAGE_MAX {
-            state.damage.push(damage);
-        }
+        state.damage.push(damage);
     }
 
     /// How far the bytes that are bad at `position`, where offset `expected` should start, reach.
@@ -129,5 +129,10 @@ impl Damage {
     /// A damaged stretch of the segment that starts at `segment`.
     pub(crate) fn of(segment: Offset, found: DamagedStretch) -> Self {
         Self { segment, positions: found.positions, offsets: found.offsets }
+    }
+
+    /// Whether nobody can ask for any of it any more: then it is no damage to report.
+    pub(crate) fn is_below(&self, log_start: Offset) -> bool {
+        self.offsets.end <= log_start && self.offsets.start < log_start
     }
 }

@@ -3,12 +3,16 @@
 //! Owns the walk over one segment. It judges as every reader does, notes what it finds as damage of the log, and changes
 //! nothing; it goes round the caches, so that what consumers use stays in them. How fast it goes is its caller's to say.
 
+use std::ops::Range;
+
 use record::Offset;
 
 use crate::disk::{Disk, DiskResult, OpenMode};
+use crate::durability::count;
 use crate::executor::Executor;
 use crate::log::damage::Damage;
 use crate::log::{Log, LogInner};
+use crate::mutant::Rule;
 use crate::stream::SegmentStream;
 use crate::walk::{SegmentWalk, Stretch};
 
@@ -32,34 +36,50 @@ impl<D: Disk, E: Executor> Log<D, E> {
 
     /// Reads the sealed segment that starts at `base` from front to back and checks every batch. `pace` is told how many bytes
     /// were read since it was asked last. A segment that retention takes meanwhile is read to its end and nothing noted of it.
+    /// Returns how many bytes the disk did not give: what lies behind them is checked all the same, and they are no damage yet,
+    /// since the next read may bring them.
     ///
-    /// Errors   the file cannot be opened or read.
-    pub async fn scrub(&self, base: Offset, pace: impl AsyncFn(u64) -> Pace) -> DiskResult<()> {
+    /// Errors   the file cannot be opened.
+    pub async fn scrub(&self, base: Offset, pace: impl AsyncFn(u64) -> Pace) -> DiskResult<u64> {
         let inner = &self.0;
-        let Some((bytes, end)) = inner.sealed(base) else { return Ok(()) };
+        let Some((bytes, end)) = inner.sealed(base) else { return Ok(0) };
         let file = {
             let _busy = inner.busy();
             let key = inner.segment_key(base);
-            inner.shared.files.get(&inner.directory, key, OpenMode::Read).await?
+            let opened = inner.shared.files.get(&inner.directory, key, OpenMode::Read).await;
+            opened.inspect_err(|_| count(&inner.shared.counters.io_errors, 1))?
         };
-        let mut walk = SegmentWalk::new(SegmentStream::<D>::new(file, bytes), 0, base, Some(end));
+        let stream = SegmentStream::<D>::passing_unreadable(file, bytes);
+        let mut walk = SegmentWalk::new(stream, 0, base, Some(end));
         let mut told = 0;
         loop {
             let stretch = walk.next(&inner.shared.executor).await?;
             let read = walk.bytes_read();
             if read > told && pace(read - told).await == Pace::Stop {
-                return Ok(());
+                break;
             }
             told = read;
             match stretch {
-                Some(Stretch::Damage { damage, .. }) if inner.sealed(base).is_some() => {
-                    inner.note_damage(Damage::of(base, damage));
+                Some(Stretch::Damage { damage, .. }) => {
+                    let is_unread = overlaps(walk.stream().unreadable(), &damage.positions);
+                    inner.note_scrubbed(Damage::of(base, damage), is_unread);
                 }
-                Some(_) => {}
-                None => return Ok(()),
+                Some(Stretch::Batch { .. } | Stretch::ZeroTail { .. }) => {}
+                None => {
+                    inner.note_early_end(base, bytes, walk.expected()..end);
+                    break;
+                }
             }
         }
+        let unreadable = walk.stream().unreadable();
+        count(&inner.shared.counters.io_errors, unreadable.len() as u64);
+        Ok(unreadable.iter().map(|range| range.end - range.start).sum())
     }
+}
+
+/// Whether one of these stretches has part of that one.
+fn overlaps(stretches: &[Range<u64>], other: &Range<u64>) -> bool {
+    stretches.iter().any(|one| one.start < other.end && other.start < one.end)
 }
 
 impl<D: Disk, E: Executor> LogInner<D, E> {
@@ -68,5 +88,31 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let state = self.state.borrow();
         let segment = state.segment(base).filter(|segment| segment.is_sealed)?;
         (!self.is_closed()).then_some((segment.bytes, segment.end))
+    }
+
+    /// What a scrub came across in a segment that may be gone by now.
+    fn note_scrubbed(&self, damage: Damage, is_unread: bool) {
+        if self.sealed(damage.segment).is_none() || self.shared.mutant.lacks(Rule::ScrubSaysNothing)
+        {
+            return;
+        }
+        if is_unread {
+            tracing::error!(
+                log = %self.identity, segment = %damage.segment,
+                from = damage.positions.start, to = damage.positions.end,
+                first_offset = %damage.offsets.start, end_offset = %damage.offsets.end,
+                "record bytes cannot be read from the disk"
+            );
+            return;
+        }
+        self.note_damage(damage);
+    }
+
+    /// Every byte is right, and there are fewer than the segment's offsets need.
+    fn note_early_end(&self, segment: Offset, bytes: u64, missing: Range<Offset>) {
+        if !missing.is_empty() {
+            let damage = Damage { segment, positions: bytes..bytes, offsets: missing };
+            self.note_scrubbed(damage, false);
+        }
     }
 }

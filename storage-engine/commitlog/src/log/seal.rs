@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use record::Offset;
 
-use crate::disk::{Disk, DiskFile, DiskResult, OpenMode};
+use crate::checkpoint::CheckpointEntry;
+use crate::disk::{Disk, DiskError, DiskFile, DiskResult, OpenMode};
 use crate::durability::count;
 use crate::error::{AtPath, IoStage, LogFailure, ReadError, StoreError};
 use crate::executor::{Executor, TaskClass};
@@ -16,6 +17,7 @@ use crate::index::{IndexBuilder, IndexDamage, SegmentIndex};
 use crate::log::LogInner;
 use crate::log::damage::Readable;
 use crate::log::segment::SegmentMax;
+use crate::mutant::Rule;
 use crate::shared::{IndexKey, IndexOrigin};
 use crate::small_file;
 
@@ -144,7 +146,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.hold(key, builder.index().clone(), origin);
         let mut state = self.state.borrow_mut();
         if snapshot.is_some() {
-            state.snapshot_at = state.snapshot_at.max(Some(readable.end));
+            state.note_snapshot(readable.end);
         }
         if let Some(segment) = state.segment_mut(base) {
             segment.max = SegmentMax::Known(builder.max());
@@ -257,8 +259,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         small_file::replace(&self.shared.disk, &self.directory, &name, &contents)
             .await
             .at(&small_file::join(&self.directory, &name))?;
-        let before = self.state.borrow_mut().snapshot_at.replace(end);
-        self.remove_snapshot_within_segment(before).await
+        self.state.borrow_mut().note_snapshot(end);
+        if self.shared.mutant.lacks(Rule::SnapshotRemovedEarly) {
+            self.remove_superseded(end).await;
+        }
+        Ok(())
     }
 
     /// Whether there is no batch, and never was a snapshot of producers.
@@ -268,16 +273,40 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         bytes == 0 && state.snapshot_at.is_none()
     }
 
-    /// A snapshot that is not at a segment's base has no use once there is a newer one.
-    async fn remove_snapshot_within_segment(&self, at: Option<Offset>) -> Result<(), StoreError> {
-        let Some(at) = at else { return Ok(()) };
-        if self.state.borrow().segment(at).is_some() {
-            return Ok(());
-        }
-        let path = small_file::join(&self.directory, &segment_name(at, Suffix::Snapshot));
-        match self.shared.disk.remove(&path).await {
-            Ok(()) | Err(crate::disk::DiskError::NotFound) => Ok(()),
-            Err(error) => Err(error).at(&path),
+    /// A checkpoint was written that says so: notes it, and lets go of the snapshots that neither copy can ask for any more.
+    pub(crate) async fn checkpointed(&self, entry: &CheckpointEntry) {
+        self.checkpointed_high_watermark.set(entry.high_watermark);
+        self.checkpointed_log_start.set(entry.log_start);
+        self.checkpointed_segment.set(entry.segment);
+        let other = self.checkpointed_end.replace(entry.end);
+        self.remove_superseded(other.min(entry.end)).await;
+    }
+
+    /// Removes the snapshots within segments that have a newer one at or below `end`, where recovery begins at the earliest.
+    async fn remove_superseded(&self, end: Offset) {
+        let _busy = self.busy();
+        let superseded = {
+            let mut state = self.state.borrow_mut();
+            if self.is_closed() || state.superseded.is_empty() {
+                return;
+            }
+            let (gone, kept) = state.superseded.drain(..).partition(|(_, by)| *by <= end);
+            state.superseded = kept;
+            let gone: Vec<(Offset, Offset)> = gone;
+            gone
+        };
+        for (at, _) in superseded {
+            // At a segment's base it is its segment's, and goes with it.
+            if self.state.borrow().segment(at).is_some() {
+                continue;
+            }
+            let path = small_file::join(&self.directory, &segment_name(at, Suffix::Snapshot));
+            match self.shared.disk.remove(&path).await {
+                Ok(()) | Err(DiskError::NotFound) => {}
+                Err(error) => {
+                    tracing::warn!(%path, %error, "old producer snapshot not removed; a later start does it");
+                }
+            }
         }
     }
 

@@ -76,8 +76,7 @@ impl<D: Disk, E: Executor> Log<D, E> {
         }
         abort_on_panic(|| ends.start_at(offset));
         inner.ends.set(ends);
-        // What nobody can ask for any more is no damage to report.
-        inner.state.borrow_mut().damage.retain(|damage| damage.offsets.end > offset);
+        inner.state.borrow_mut().damage.retain(|damage| !damage.is_below(offset));
         inner.shared.changed.set(true);
         inner.tell_progress();
         Ok(offset)
@@ -217,8 +216,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         small_file::replace(&self.shared.disk, &self.directory, &name, &snapshot)
             .await
             .at(&small_file::join(&self.directory, &name))?;
-        let mut state = self.state.borrow_mut();
-        state.snapshot_at = state.snapshot_at.max(Some(at));
+        self.state.borrow_mut().note_snapshot(at);
         Ok(Kept::Yes)
     }
 

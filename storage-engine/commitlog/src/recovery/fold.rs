@@ -79,7 +79,8 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         Ok(target)
     }
 
-    /// Shows every good batch from `from` up to the plan's offset. Damage on the way is noted and passed.
+    /// Shows every good batch from `from` up to the plan's offset. Damage on the way is noted and passed; the last of it is
+    /// returned, whether or not there was room to note it.
     pub(super) async fn walk_front(
         &self,
         listing: &Listing,
@@ -88,8 +89,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         report: &mut RecoveryReport,
         damage: &mut Vec<Damage>,
         mut show: impl FnMut(&BatchHeader),
-    ) -> Result<(), OpenError> {
+    ) -> Result<Option<Damage>, OpenError> {
         let executor = &self.shared.executor;
+        let mut last = None;
         for (index, log) in listing.logs.iter().enumerate().take(plan.first_scanned + 1) {
             let is_scanned = index == plan.first_scanned;
             let limit = if is_scanned { plan.position } else { log.bytes };
@@ -107,6 +109,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                     Stretch::Batch { .. } | Stretch::ZeroTail { .. } => {}
                     Stretch::Damage { damage: found, .. } => {
                         let found = Damage::of(log.base, found);
+                        last = Some(found.clone());
                         if note(damage, found.clone()) == Noted::Now {
                             tracing::error!(log = %self.identity, ?found, "record bytes are damaged on disk");
                         }
@@ -118,13 +121,14 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 // Every byte is right, and the file ends too early.
                 let positions = limit..limit;
                 let missing = Damage { segment: log.base, positions, offsets: reached..end };
+                last = Some(missing.clone());
                 if note(damage, missing.clone()) == Noted::Now {
                     tracing::error!(log = %self.identity, ?missing, "record bytes are missing on disk");
                 }
             }
             report.bytes_read += walk.bytes_read();
         }
-        Ok(())
+        Ok(last)
     }
 
     /// Position and base offset of a batch at or before `from`: from the index where a batch bears it out, else the start.

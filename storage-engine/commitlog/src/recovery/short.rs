@@ -28,9 +28,13 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let last = plan.first_scanned.checked_sub(1).and_then(|index| listing.logs.get(index));
         let (true, Some(log)) = (plan.is_short, last.copied()) else { return Ok(()) };
         let mut found = Vec::new();
-        self.walk_front(listing, plan, log.base, report, &mut found, |_| {}).await?;
-        let is_tail = |found: &&Damage| found.offsets.end == plan.offset;
-        let Some(tail) = found.iter().rfind(is_tail).cloned() else { return Ok(()) };
+        let last = self.walk_front(listing, plan, log.base, report, &mut found, |_| {}).await?;
+        let tail = last.filter(|last| last.offsets.end == plan.offset);
+        // The tail first: the list has a bound, and nothing else says what is lost for good.
+        for one in tail.iter().cloned().chain(found) {
+            note(damage, one);
+        }
+        let Some(tail) = tail else { return Ok(()) };
         if tail.positions.start < log.bytes {
             let file = self.open_segment(log.base, OpenMode::Read).await?;
             if let Some(copy) = self.copy_once(&file, log, tail.positions.start).await? {
@@ -42,9 +46,6 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             "the segment is shorter than its checkpoint: these acknowledged offsets are lost"
         );
         report.lost = Some(tail.offsets);
-        for one in found {
-            note(damage, one);
-        }
         Ok(())
     }
 }

@@ -24,6 +24,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         self.0.logs.borrow_mut().remove(&log_id);
         self.0.entries.borrow_mut().remove(&log_id);
         self.0.tried.borrow_mut().remove(&log_id);
+        self.0.prepared.borrow_mut().remove(&log_id);
         self.0.shared.changed.set(true);
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! Bytes that rot: exactly the batch that is hit is refused, indexes are made again, everything else is served.
 
-use commitlog::ReadError;
+use commitlog::{LogOptions, ReadError};
 use record::{BatchHeader, Codec, Offset, Timestamp};
 
 use crate::support::world::{DIRECTORY, NOW, Settings, Stopped, World, batch};
@@ -235,6 +235,93 @@ fn a_batch_whose_base_offset_rots_is_refused_listed_and_never_served_as_another(
     for at in (0..20).filter(|at| *at != 10) {
         let (bytes, _) = world.read_at(Offset(at as i64 * 2), 1).unwrap();
         assert!(bytes == world.model[at], "batch {at}");
+    }
+}
+
+/// Bytes of a batch that a row hits. No checksum covers the first two, and the next three say where a batch goes on.
+const BASE: usize = 7;
+const LENGTH: usize = 11;
+const MAGIC: usize = 16;
+const DELTA: usize = 26;
+const PAYLOAD: usize = 80;
+
+/// What it is, what is hit (batch, byte, bits), and the offsets that are refused.
+type Row = (&'static str, &'static [(usize, usize, u8)], &'static [(i64, i64)]);
+
+/// Batches of ten records, 0 to 60.
+const ROWS: [Row; 21] = [
+    ("payload, then base up", &[(0, PAYLOAD, 1), (1, BASE, 16)], &[(0, 20)]),
+    ("payload, then base down", &[(0, PAYLOAD, 1), (1, BASE, 8)], &[(0, 20)]),
+    ("header, then base up", &[(0, MAGIC, 1), (1, BASE, 16)], &[(0, 20)]),
+    ("header, then base down", &[(0, MAGIC, 1), (1, BASE, 8)], &[(0, 20)]),
+    (
+        "payload, then base up, then header",
+        &[(0, PAYLOAD, 1), (1, BASE, 16), (2, MAGIC, 1)],
+        &[(0, 30)],
+    ),
+    (
+        "payload, then base down, then payload",
+        &[(0, PAYLOAD, 1), (1, BASE, 8), (2, PAYLOAD, 1)],
+        &[(0, 30)],
+    ),
+    (
+        "header, then base down, then base up",
+        &[(0, MAGIC, 1), (1, BASE, 8), (2, BASE, 8)],
+        &[(0, 30)],
+    ),
+    ("last offset", &[(0, DELTA, 16)], &[(0, 10)]),
+    ("last offset, next but one", &[(0, DELTA, 16), (2, MAGIC, 1)], &[(0, 10), (20, 30)]),
+    ("last offset, then base", &[(0, DELTA, 16), (1, BASE, 8)], &[(0, 20)]),
+    ("last offset, next but one's base", &[(0, DELTA, 16), (2, BASE, 8)], &[(0, 10), (20, 30)]),
+    ("length, next but one", &[(0, LENGTH, 1), (2, MAGIC, 1)], &[(0, 10), (20, 30)]),
+    ("payload, next but one's base", &[(0, PAYLOAD, 1), (2, BASE, 8)], &[(0, 10), (20, 30)]),
+    ("payload, next but one's header", &[(0, PAYLOAD, 1), (2, MAGIC, 1)], &[(0, 10), (20, 30)]),
+    ("header, next but one's base up", &[(0, MAGIC, 1), (2, BASE, 8)], &[(0, 10), (20, 30)]),
+    ("header, next but one's base down", &[(0, MAGIC, 1), (2, BASE, 16)], &[(0, 10), (20, 30)]),
+    // Nothing bears out what lies between: not served is better than served wrong.
+    ("header, next but one's header", &[(0, MAGIC, 1), (2, MAGIC, 1)], &[(0, 30)]),
+    ("base of the last but one, behind a header", &[(3, MAGIC, 1), (4, BASE, 8)], &[(30, 50)]),
+    ("base of the last up, behind a header", &[(4, MAGIC, 1), (5, BASE, 8)], &[(40, 60)]),
+    ("base of the last down, behind a header", &[(4, MAGIC, 1), (5, BASE, 2)], &[(40, 60)]),
+    ("base of the last, behind a payload", &[(4, PAYLOAD, 1), (5, BASE, 2)], &[(40, 60)]),
+];
+
+#[test]
+fn what_lies_behind_rotten_bytes_is_served_if_its_neighbours_bear_it_out_and_never_under_other_offsets()
+ {
+    for (name, hits, refused) in ROWS {
+        let options = LogOptions { segment_bytes: 7_500, ..LogOptions::default() };
+        let (tail_cache_bytes, read_cache_bytes) = (0, 0);
+        let mut world = World::new(Settings {
+            options,
+            tail_cache_bytes,
+            read_cache_bytes,
+            ..Settings::default()
+        });
+        // The seventh does not fit: the segment ends with the sixth.
+        world.fill(7, 10, 100);
+        world.settle();
+        assert_eq!(world.log.sealed_from(Offset(0)), Some(Offset(0)));
+        assert_eq!(world.files(".log")[1], format!("{:020}.log", 60));
+        let path = format!("{DIRECTORY}/{:020}.log", 0);
+        for (hit, at, bits) in hits {
+            let position: usize = world.model[..*hit].iter().map(Vec::len).sum();
+            world.disk.edit(&path, |bytes| bytes[position + at] ^= bits);
+        }
+        let refused = refused.iter().map(|(from, to)| Offset(*from)..Offset(*to));
+        let refused: Vec<std::ops::Range<Offset>> = refused.collect();
+        let found = read_all(&world);
+        let errors: Vec<_> = found.iter().filter_map(|one| one.clone().err()).collect();
+        assert_eq!(errors, refused, "{name}");
+        let right = world.model.iter().filter(|bytes| {
+            let base = BatchHeader::parse(bytes).unwrap().base_offset;
+            !refused.iter().any(|range| range.contains(&base))
+        });
+        let served: Vec<_> = found.into_iter().filter_map(Result::ok).collect();
+        assert!(served.iter().eq(right), "{name}");
+        let listed = world.store.damage();
+        let listed: Vec<_> = listed.iter().map(|one| one.offsets.clone()).collect();
+        assert_eq!(listed, refused, "{name}");
     }
 }
 

@@ -13,7 +13,9 @@ mod failure;
 mod lifecycle;
 #[cfg(feature = "mutants")]
 mod mutants;
+mod preparing;
 mod recovery;
+mod scrub;
 mod sealing;
 mod short;
 mod support;

@@ -1,9 +1,9 @@
 //! Segments that are shorter than their checkpoint: what is left is served, what is gone is said, no offset is given twice.
 
-use commitlog::ReadError;
-use record::{BatchHeader, Offset};
+use commitlog::{LogOptions, ReadError};
+use record::{BatchHeader, Codec, Offset};
 
-use crate::support::world::{DIRECTORY, Settings, World};
+use crate::support::world::{DIRECTORY, NOW, Settings, World, batch};
 
 fn path() -> String {
     format!("{DIRECTORY}/{:020}.log", 0)
@@ -109,4 +109,28 @@ fn producers_keep_what_their_snapshot_knows_of_lost_batches() {
     let world = stopped.start();
     assert_eq!(*world.fold.borrow(), fold);
     assert_eq!(world.log.ends().durable(), Offset(20));
+}
+
+#[test]
+fn a_lost_tail_is_said_though_more_is_damaged_before_it_than_is_remembered() {
+    let options = LogOptions { segment_bytes: 1 << 20, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, ..Settings::default() });
+    for _ in 0..2_400 {
+        world.append(&batch(Codec::None, NOW.0, 1, 10));
+    }
+    world.sync();
+    world.checkpoint();
+    let newest = world.files(".log").pop().unwrap();
+    assert_eq!(newest, format!("{:020}.log", 0), "one segment");
+    let batch_bytes = world.model[0].len();
+    world.disk.edit(&path(), |bytes| {
+        bytes.truncate(2_398 * batch_bytes);
+        bytes.chunks_mut(2 * batch_bytes).for_each(|two| two[batch_bytes - 1] ^= 1);
+    });
+    let world = world.crash();
+    assert_eq!(world.report.lost, Some(Offset(2_398)..Offset(2_400)));
+    let damage = world.store.damage();
+    assert_eq!(damage.len(), 1024);
+    assert!(damage.iter().any(|one| one.offsets == (Offset(2_398)..Offset(2_400))));
+    assert_eq!(damage[0].offsets, Offset(0)..Offset(1));
 }

@@ -379,3 +379,54 @@ fn retain_after_a_reader_met_a_seal(steps_before_reader: usize) {
 fn an_index_made_again_while_its_segment_is_sealed_does_not_age_the_segment() {
     (0..60).step_by(4).for_each(retain_after_a_reader_met_a_seal);
 }
+
+/// A log whose producer wrote nothing but segments that are gone: a snapshot of offset 40, within the segment from 30 on, is all
+/// that is known of it. Then a record of nobody at 40.
+fn remembered_by_one_snapshot() -> World {
+    let mut world = world(3);
+    world.append_synced(&batch(Codec::None, NOW.0, 10, 50));
+    let stopped = world.stop();
+    // As where a crash came between the end of the segment before and its sealing.
+    stopped.disk.delete(&format!("{DIRECTORY}/{:020}.snapshot", 30));
+    let mut world = stopped.start();
+    world.log.set_high_watermark(world.log.ends().durable());
+    raise(&world, 30).unwrap();
+    assert_eq!(remove_below(&world).len(), 3);
+    assert_eq!((bases(&world), snapshots(&world)), (vec![30], vec![40]));
+    world.append_synced(&batch(Codec::None, NOW.0, 1, 50));
+    assert_eq!(world.log.segment_count(), 1);
+    world
+}
+
+fn snapshots(world: &World) -> Vec<i64> {
+    let names = world.files(".snapshot");
+    names.iter().map(|name| name.trim_end_matches(".snapshot").parse().unwrap()).collect()
+}
+
+#[test]
+fn the_only_word_of_a_producer_outlives_a_stop_that_is_cut_off_before_its_checkpoint() {
+    let world = remembered_by_one_snapshot();
+    let known = world.fold.borrow().clone();
+    assert_eq!(known.0.len(), 1);
+    world.disk.fail_writes_of("checkpoints/", DiskError::NoSpace);
+    world.executor.run(world.store.close(NOW)).unwrap_err();
+    assert_eq!(snapshots(&world), [40, 41]);
+    // It is killed there; the checkpoints that are left end before the newer snapshot.
+    let world = world.kill();
+    assert_eq!(*world.fold.borrow(), known);
+}
+
+#[test]
+fn an_older_snapshot_goes_once_both_checkpoints_are_past_the_newer_one() {
+    let world = remembered_by_one_snapshot();
+    let known = world.fold.borrow().clone();
+    let world = world.stop().start();
+    // The other copy of the checkpoint ends at the older one.
+    assert_eq!(snapshots(&world), [40, 41]);
+    world.checkpoint();
+    assert_eq!(snapshots(&world), [40, 41]);
+    world.checkpoint();
+    assert_eq!(snapshots(&world), [41]);
+    let world = world.crash();
+    assert_eq!(*world.fold.borrow(), known);
+}

@@ -173,6 +173,12 @@ impl SimDisk {
         self.shared.state.borrow_mut().faults = faults;
     }
 
+    /// Which faults strike now.
+    #[must_use]
+    pub fn faults(&self) -> Faults {
+        self.shared.state.borrow().faults
+    }
+
     /// From now on all files together hold at most so many bytes.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.state.borrow_mut().capacity = bytes;

@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use commitlog::StartKind;
+use futures_lite::future::or;
 
 use super::replica::Replica;
 use super::start::{self, Node, SimStore, StartError};
-use super::{Ending, FaultPlan, LifePlan, World, trim, verify, work};
+use super::{Ending, FaultPlan, LifePlan, World, scrub, trim, verify, work};
 use crate::disk::{Faults, SimDisk};
 use crate::prng::OneIn;
 use crate::verdict::{Verdict, broken};
@@ -29,12 +30,14 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     disk.set_capacity(u64::MAX);
     set_start_faults(&world, &disk, plan);
     let errors_before = disk.stats().errors + disk.stats().refused;
+    let excused_before = world.excused_errors.get();
     let read_before = disk.stats().read_bytes;
     let node = match start::start(&world, &disk, plan).await {
         Ok(node) => node,
         Err(StartError::Broken(violation)) => return Err(violation),
         Err(StartError::Refused(_))
-            if errors_before < disk.stats().errors + disk.stats().refused =>
+            if errors_before + world.excused_errors.get() - excused_before
+                < disk.stats().errors + disk.stats().refused =>
         {
             return Ok(());
         }
@@ -58,9 +61,16 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
         verify::everything(&world, &node, healthy).await?;
     }
     if plan.ending != Ending::Clean {
+        if world.chance(|prng| prng.coin()) {
+            cut_off_stop(&world, &node).await;
+        }
         return Ok(());
     }
     settle(&world, &node).await?;
+    // Before everything is read: what only the scrubber has met is listed as well.
+    for replica in &node.replicas {
+        scrub::everything(&world, &disk, replica).await?;
+    }
     verify::everything(&world, &node, plan).await?;
     if plan.is_last {
         trim::goes_in_the_end(&world, &node).await?;
@@ -167,6 +177,22 @@ async fn settle(world: &Rc<World>, node: &Node) -> Verdict {
 fn is_settled(replica: &Replica) -> bool {
     let (durable, model_end) = (replica.log.ends().durable(), replica.of().model.borrow().end());
     replica.failure.get().is_some() || durable.0 == model_end
+}
+
+/// A stop that somebody does not wait for: the process ends before its last checkpoint, or soon after.
+async fn cut_off_stop(world: &World, node: &Node) {
+    let micros = world.chance(|prng| match prng.below(3) {
+        0 => prng.between(0, 1_000),
+        _ => prng.between(1_000, 10_000),
+    });
+    let close = async {
+        for store in &node.stores {
+            // Whether it ends well is nobody's to see.
+            let _ = store.close(world.now()).await;
+        }
+    };
+    world.count(|stats| stats.stops_cut_off += 1);
+    or(close, world.executor.sleep(Duration::from_micros(micros))).await;
 }
 
 /// A stop in order.

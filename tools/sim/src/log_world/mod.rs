@@ -13,6 +13,7 @@ mod batches;
 mod life;
 mod model;
 mod replica;
+mod scrub;
 mod start;
 mod tamper;
 mod trim;
@@ -81,6 +82,10 @@ pub struct WorldStats {
     pub starts_moved: u64,
     /// Segments removed.
     pub segments_removed: u64,
+    /// Segments scrubbed.
+    pub scrubbed: u64,
+    /// Stops that were cut off.
+    pub stops_cut_off: u64,
     /// Logs that failed on a full disk and took records again when space was back.
     pub resumed: u64,
     /// Clean stops.
@@ -106,6 +111,8 @@ impl WorldStats {
         self.resumed += other.resumed;
         self.starts_moved += other.starts_moved;
         self.segments_removed += other.segments_removed;
+        self.scrubbed += other.scrubbed;
+        self.stops_cut_off += other.stops_cut_off;
         self.clean_stops += other.clean_stops;
         self.cached_records_lost += other.cached_records_lost;
     }
@@ -118,7 +125,8 @@ impl fmt::Display for WorldStats {
             formatter,
             "lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
              acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
-             indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={} cached_records_lost={}",
+             indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={} \
+             cached_records_lost={} scrubbed={} stops_cut_off={}",
             self.lives,
             disk.crashes,
             self.clean_stops,
@@ -138,6 +146,8 @@ impl fmt::Display for WorldStats {
             self.segments_removed,
             self.resumed,
             self.cached_records_lost,
+            self.scrubbed,
+            self.stops_cut_off,
         )
     }
 }
@@ -245,6 +255,8 @@ struct World {
     violation: RefCell<Option<Violation>>,
     /// The last life stopped in order and nobody has touched a file since.
     is_untouched: Cell<bool>,
+    /// Errors of the disk that no start may be refused for: what met them is done in another way.
+    excused_errors: Cell<u64>,
     /// A copy of a checkpoint was damaged, in a world where segments are removed.
     is_checkpoint_spoiled: Cell<bool>,
 }
@@ -266,6 +278,7 @@ impl World {
             stats: Cell::default(),
             violation: RefCell::default(),
             is_untouched: Cell::new(false),
+            excused_errors: Cell::new(0),
             is_checkpoint_spoiled: Cell::new(false),
         };
         (Rc::new(world), disk)

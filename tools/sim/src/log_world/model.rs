@@ -22,6 +22,8 @@ pub(super) struct ModelBatch {
     pub(super) draft: Draft,
     /// A bit of it was flipped on the disk.
     pub(super) is_rotten: bool,
+    /// One of its header: what it says of itself bears nothing out any more.
+    pub(super) has_rotten_header: bool,
 }
 
 impl ModelBatch {
@@ -66,7 +68,16 @@ impl LogModel {
         bytes[12..16].copy_from_slice(&epoch.to_be_bytes());
         let last = base + i64::from(draft.header.last_offset_delta);
         let bytes = Rc::new(bytes);
-        self.batches.push(ModelBatch { base, last, epoch, bytes, draft, is_rotten: false });
+        let (is_rotten, has_rotten_header) = (false, false);
+        self.batches.push(ModelBatch {
+            base,
+            last,
+            epoch,
+            bytes,
+            draft,
+            is_rotten,
+            has_rotten_header,
+        });
         Ok(())
     }
 

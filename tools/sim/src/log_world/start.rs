@@ -15,8 +15,9 @@ use record::{LeaderEpoch, NodeId, Offset, Slot, TopicId, TopicPartition};
 
 use super::replica::Replica;
 use super::{LifePlan, World};
-use crate::disk::SimDisk;
+use crate::disk::{Faults, SimDisk};
 use crate::executor::SimExecutor;
+use crate::prng::OneIn;
 use crate::verdict::{Verdict, Violation, broken};
 
 pub(super) type SimStore = Store<SimDisk, SimExecutor>;
@@ -130,7 +131,7 @@ pub(super) async fn start(
             let here = |index: &usize| world.shard_of(*index, stores.len()) == shard;
             let logs: Vec<LogIdentity> =
                 (0..world.logs.len()).filter(here).map(|index| world.identity(index)).collect();
-            store.prepare(logs.iter()).await.map_err(refused)?;
+            prepare(world, disk, store, &logs, plan).await;
         }
     }
     let mut replicas = Vec::new();
@@ -140,6 +141,30 @@ pub(super) async fn start(
     }
     first_checkpoints(world, disk, &stores).await?;
     Ok(Node { stores, replicas, start: data.start })
+}
+
+/// As the broker does it: what cannot be made together is made by opening each log, whatever there is of it by now. Sometimes the
+/// disk fails for just that time.
+async fn prepare(
+    world: &World,
+    disk: &SimDisk,
+    store: &SimStore,
+    logs: &[LogIdentity],
+    plan: LifePlan,
+) {
+    let faults = disk.faults();
+    let is_struck = !plan.is_last && world.chance(|prng| prng.happens(OneIn(4)));
+    if is_struck {
+        let name_error = world.chance(|prng| OneIn(*prng.pick(&[2, 5])));
+        disk.set_faults(Faults { name_error, aimed_at: "topics", ..faults });
+    }
+    let errors_before = disk.stats().errors;
+    let prepared = store.prepare(logs.iter()).await;
+    world.trace.note("prepared", "", [u64::from(prepared.is_ok()), logs.len() as u64]);
+    if is_struck {
+        disk.set_faults(faults);
+        world.excused_errors.set(world.excused_errors.get() + disk.stats().errors - errors_before);
+    }
 }
 
 /// Nothing in `topics/` is strange to this node, and nothing may be treated as if it were.

@@ -6,7 +6,10 @@
 
 use std::rc::Rc;
 
-use super::{World, start};
+use record::batch::HEADER_BYTES;
+
+use super::model::LogModel;
+use super::{World, WorldLog, start};
 use crate::disk::{Faults, SimDisk};
 use crate::executor::{RunEnd, RunLimits};
 use crate::prng::OneIn;
@@ -14,6 +17,8 @@ use crate::verdict::{Verdict, broken};
 
 /// Bytes of a batch's leader epoch.
 const UNCHECKED: std::ops::Range<u64> = 12..16;
+/// Last byte of a batch's base offset.
+const LOW_BYTE_OF_BASE: u64 = 7;
 
 /// Between two lives, with nobody at work.
 pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
@@ -173,6 +178,26 @@ pub(super) async fn rot_one(world: Rc<World>, disk: SimDisk) {
     if UNCHECKED.contains(&at) {
         return;
     }
+    flip(&world, &disk, log, &mut model, index, at);
+    // Two together: what lies behind rotten bytes is believed on somebody's word, and no checksum covers a base offset.
+    let next = index + 1;
+    if next < covered
+        && !model.batches[next].is_rotten
+        && world.chance(|prng| prng.happens(OneIn(3)))
+    {
+        flip(&world, &disk, log, &mut model, next, LOW_BYTE_OF_BASE);
+    }
+}
+
+/// Flips a bit of byte `at` of a batch.
+fn flip(
+    world: &World,
+    disk: &SimDisk,
+    log: &WorldLog,
+    model: &mut LogModel,
+    index: usize,
+    at: u64,
+) {
     let directory = format!("{}/", log.directory());
     let base_of =
         |path: &str| path.strip_prefix(&directory)?.strip_suffix(".log")?.parse::<i64>().ok();
@@ -184,6 +209,7 @@ pub(super) async fn rot_one(world: Rc<World>, disk: SimDisk) {
     let bit = world.chance(|prng| prng.below(8));
     if disk.rot(path, position, u8::try_from(bit).expect("below 8")) {
         model.batches[index].is_rotten = true;
+        model.batches[index].has_rotten_header |= at < HEADER_BYTES as u64;
         world.is_untouched.set(false);
         world.count(|stats| stats.bits_rotten += 1);
     }

@@ -117,14 +117,14 @@ pub(super) fn names_are_kept(world: &World, disk: &SimDisk) -> Verdict {
 /// Nothing fails any more, nothing is appended, and time has passed: what the policy lets go has to be gone.
 pub(super) async fn goes_in_the_end(world: &World, node: &Node) -> Verdict {
     let policy = world.config.trims.policy;
-    for replica in &node.replicas {
+    'logs: for replica in &node.replicas {
         let store = &node.stores[world.shard_of(replica.index, node.stores.len())];
         // Twice: a segment that was closed for its age by the first call may have to be sealed before it goes.
         for _ in 0..2 {
             let applied = store.apply_retention(&replica.log, policy, LONG_AFTER).await;
             match applied {
                 Ok(removed) => world.count(|stats| stats.segments_removed += removed.len() as u64),
-                Err(_) if replica.of().model.borrow().has_rot() => return Ok(()),
+                Err(_) if replica.of().model.borrow().has_rot() => continue 'logs,
                 Err(error) => return broken("a healthy disk applies retention", error.to_string()),
             }
         }

@@ -127,12 +127,15 @@ fn check_batches(
 }
 
 /// Whether a good batch lies between two rotten ones. The checksum does not cover its base offset, which only a neighbour can bear
-/// out: it may be taken for damaged with them.
+/// out: it may be taken for damaged with them. The header of the one before bears it out, if that is right, and is asked if no
+/// other rotten one lies before it.
 fn is_hidden(model: &LogModel, index: usize) -> bool {
-    let is_rotten = |index: Option<usize>| {
-        index.and_then(|index| model.batches.get(index)).is_some_and(|batch| batch.is_rotten)
-    };
-    is_rotten(index.checked_sub(1)) && is_rotten(index.checked_add(1))
+    let at = |index: Option<usize>| index.and_then(|index| model.batches.get(index));
+    let is_rotten = |index| at(index).is_some_and(|batch| batch.is_rotten);
+    let (before, after) = (index.checked_sub(1), index.checked_add(1));
+    let says_nothing =
+        at(before).is_some_and(|batch| batch.has_rotten_header) || is_rotten(index.checked_sub(2));
+    is_rotten(before) && is_rotten(after) && says_nothing
 }
 
 /// The range must be whole spoiled batches, beginning with the one at hand, and what they hide.

@@ -14,7 +14,7 @@ use record::Offset;
 use super::replica::{Produced, Replica};
 use super::start::{Node, SimStore};
 use super::verify::{self, ReadFaults};
-use super::{FaultPlan, LifePlan, World, tamper, trim};
+use super::{FaultPlan, LifePlan, World, scrub, tamper, trim};
 use crate::disk::SimDisk;
 use crate::prng::OneIn;
 use crate::verdict::{Verdict, broken};
@@ -43,6 +43,10 @@ pub(super) fn begin(
         }
         if world.chance(|prng| prng.happens(OneIn(3))) {
             start(world, &running, seek(Rc::clone(world), Rc::clone(replica), faults));
+        }
+        if world.chance(|prng| prng.coin()) {
+            let task = scrub::run(Rc::clone(world), disk.clone(), Rc::clone(replica), faults);
+            start(world, &running, task);
         }
     }
     for (shard, store) in node.stores.iter().enumerate() {

@@ -8,6 +8,7 @@ pub(crate) mod world;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
@@ -54,7 +55,9 @@ struct Tree {
     pub(crate) read_bytes: u64,
     pub(crate) syncs: u64,
     fail_writes_of: Option<(String, DiskError)>,
+    fail_reads_of: Option<(String, Range<usize>)>,
     fail_syncs_of: Option<String>,
+    fail_dir_syncs_of: Option<String>,
     fail_creates_of: Option<(String, DiskError)>,
     hold_writes_of: Option<String>,
     /// How many syncs of its directory fail once a segment file was made, and how.
@@ -91,7 +94,9 @@ impl MemoryDisk {
         let mut tree = self.0.borrow_mut();
         tree.nodes = tree.durable.clone();
         tree.fail_writes_of = None;
+        tree.fail_reads_of = None;
         tree.fail_syncs_of = None;
+        tree.fail_dir_syncs_of = None;
         tree.fail_creates_of = None;
         tree.hold_writes_of = None;
         tree.dir_syncs_after_create = None;
@@ -147,8 +152,20 @@ impl MemoryDisk {
         self.0.borrow().syncs
     }
 
-    pub(crate) fn fail_writes_of(&self, suffix: &str, error: DiskError) {
-        self.0.borrow_mut().fail_writes_of = Some((suffix.to_owned(), error));
+    /// Writes fail to files whose path has this part.
+    pub(crate) fn fail_writes_of(&self, part: &str, error: DiskError) {
+        self.0.borrow_mut().fail_writes_of = Some((part.to_owned(), error));
+    }
+
+    /// Reads fail that touch these bytes of such a file; none of an empty range.
+    pub(crate) fn fail_reads_of(&self, suffix: &str, positions: Range<usize>) {
+        let struck = (suffix.to_owned(), positions);
+        self.0.borrow_mut().fail_reads_of = Some(struck).filter(|(_, range)| !range.is_empty());
+    }
+
+    /// Syncs of that directory fail; the empty name is none.
+    pub(crate) fn fail_dir_syncs_of(&self, path: &str) {
+        self.0.borrow_mut().fail_dir_syncs_of = Some(path.to_owned()).filter(|one| !one.is_empty());
     }
 
     /// From now on the process may hold so many files open.
@@ -190,8 +207,8 @@ impl DiskFile for MemoryFile {
         while is_held() {
             yield_once().await;
         }
-        if let Some((suffix, error)) = &self.tree.borrow().fail_writes_of
-            && self.path.ends_with(suffix.as_str())
+        if let Some((part, error)) = &self.tree.borrow().fail_writes_of
+            && self.path.contains(part.as_str())
         {
             return Err(error.clone());
         }
@@ -212,6 +229,13 @@ impl DiskFile for MemoryFile {
         let from = usize::try_from(position).unwrap();
         assert!(from % BLOCK_BYTES == 0 && bytes.is_multiple_of(BLOCK_BYTES));
         assert!(bytes <= commitlog::IO_BYTES_MAX);
+        if let Some((suffix, range)) = &self.tree.borrow().fail_reads_of
+            && self.path.ends_with(suffix.as_str())
+            && range.start < from + bytes
+            && from < range.end
+        {
+            return Err(DiskError::Io { errno: 5 });
+        }
         let inode = self.inode.borrow();
         let piece: Rc<[u8]> =
             inode.bytes.get(from..inode.bytes.len().min(from + bytes)).unwrap_or_default().into();
@@ -361,6 +385,9 @@ impl Disk for MemoryDisk {
         let mut tree = self.0.borrow_mut();
         if tree.open_files_max.is_some_and(|open_files_max| tree.open_files >= open_files_max) {
             return Err(DiskError::TooManyFiles { errno: 24 });
+        }
+        if tree.fail_dir_syncs_of.as_deref() == Some(path) {
+            return Err(DiskError::Io { errno: 5 });
         }
         let is_created = tree.is_created;
         if let Some((count, error)) = &mut tree.dir_syncs_after_create

@@ -1,0 +1,96 @@
+//! Directories made many together: what that did not finish is made lasting before a record is acknowledged in it.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use record::{LeaderEpoch, Offset};
+
+use crate::support::world::{
+    LastBatches, NOW, Settings, TOPIC, TestStore, World, identity, open_store,
+};
+use crate::support::{MemoryDisk, TestExecutor};
+
+struct Started {
+    disk: MemoryDisk,
+    executor: TestExecutor,
+    settings: Settings,
+    store: TestStore,
+}
+
+fn start(disk: MemoryDisk, settings: Settings) -> Started {
+    let executor = TestExecutor::default();
+    let (store, _) = executor.run(open_store(&disk, &executor, &settings));
+    Started { disk, executor, settings, store }
+}
+
+impl Started {
+    fn prepare(&self) -> bool {
+        let log = identity(TOPIC);
+        self.executor.run(self.store.prepare([&log].into_iter())).is_ok()
+    }
+
+    fn open(self) -> World {
+        let Self { disk, executor, settings, store } = self;
+        let fold = Rc::new(RefCell::new(LastBatches::default()));
+        let opened = store.open_log(identity(TOPIC), settings.options, fold.clone(), NOW);
+        let (log, report) = executor.run(opened).unwrap();
+        let (model, epoch) = (Vec::new(), LeaderEpoch(0));
+        World { disk, executor, settings, store, log, report, fold, model, epoch }
+    }
+}
+
+/// Makes the directory, and fails to make its name lasting.
+fn made_in_vain(settings: Settings) -> Started {
+    let started = start(MemoryDisk::default(), settings);
+    started.disk.fail_dir_syncs_of("topics");
+    assert!(!started.prepare());
+    started.disk.fail_dir_syncs_of("");
+    assert_eq!(started.disk.names("topics"), ["orders-0"]);
+    started
+}
+
+fn left_after_a_crash(started: Started) -> Offset {
+    let mut world = started.open();
+    world.fill(5, 1, 100);
+    world.crash().log.ends().durable()
+}
+
+#[test]
+fn a_log_opened_in_a_directory_that_was_made_in_vain_keeps_its_records() {
+    assert_eq!(left_after_a_crash(made_in_vain(Settings::default())), Offset(5));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn without_the_sync_of_a_directory_that_was_made_in_vain_records_are_lost() {
+    use commitlog::mutant::{Mutant, Rule};
+    let mutant = Mutant::without(Rule::PreparedNotSynced);
+    let started = made_in_vain(Settings { mutant, ..Settings::default() });
+    assert_eq!(left_after_a_crash(started), Offset(0));
+}
+
+#[test]
+fn a_directory_that_a_killed_process_made_is_lasting_once_it_is_prepared_or_opened() {
+    for is_prepared in [true, false] {
+        let Started { disk, settings, .. } = made_in_vain(Settings::default());
+        let next = start(disk, settings);
+        if is_prepared {
+            assert!(next.prepare());
+            next.disk.crash();
+            assert_eq!(next.disk.names("topics"), ["orders-0"]);
+            assert_eq!(next.disk.names("topics/orders-0"), ["partition.metadata"]);
+            continue;
+        }
+        assert_eq!(left_after_a_crash(next), Offset(5));
+    }
+}
+
+#[test]
+fn what_was_prepared_needs_no_further_sync_to_be_opened() {
+    let started = start(MemoryDisk::default(), Settings::default());
+    assert!(started.prepare());
+    let syncs = started.disk.syncs();
+    let world = started.open();
+    assert_eq!(world.disk.syncs(), syncs);
+    assert!(!world.report.is_new, "its directory was there");
+}
