@@ -63,7 +63,7 @@ fn a_sealed_segment_that_ends_too_early_is_found() {
     let end = world.log.sealed_from(Offset(1)).unwrap();
     let stopped = world.stop();
     // As a file system leaves it that lost the end: every batch that is left is right.
-    let lost = stopped.model[end.0 as usize / 2 - 1].len();
+    let lost = stopped.model[usize::try_from(end.0).unwrap() / 2 - 1].len();
     stopped.disk.edit(&path(), |bytes| bytes.truncate(bytes.len() - lost));
     let world = stopped.start();
     assert_eq!(listed(&world), []);
