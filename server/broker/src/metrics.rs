@@ -259,8 +259,8 @@ scalar_metrics! {
     Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered, with what they may become.";
     Gauge request_memory_waiters = "corelog_request_memory_waiters", Count, PerCore, "Connections that are not read because there is no room for their next request.";
     Counter removed_bytes = "corelog_removed_bytes_total", Bytes, Sum, "Bytes of record batches in segments that were removed.";
-    Counter scrub_passes = "corelog_scrub_passes_total", Count, Sum, "Passes of the scrubber over all sealed segments of a core.";
     Counter scrub_failures = "corelog_scrub_failures_total", Count, Sum, "Segments that the scrubber could not read in whole, counted once a pass: sectors that the disk does not give, or a file that is gone.";
+    Counter scrub_passes = "corelog_scrub_passes_total", Count, Sum, "Passes of the scrubber over all sealed segments of a core.";
     Counter scrubbed_bytes = "corelog_scrubbed_bytes_total", Bytes, Sum, "Bytes of sealed segments that the scrubber has read and checked.";
     Counter segments_removed_by_age = "corelog_segments_removed_by_age_total", Count, Sum, "Segments removed because their newest record was older than retention.ms.";
     Counter segments_removed_by_request = "corelog_segments_removed_by_request_total", Count, Sum, "Segments removed because they lay below a log start that DeleteRecords moved.";
