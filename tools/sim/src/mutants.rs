@@ -92,7 +92,6 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::WrittenNeverSynced => "written-and-never-synced",
         Rule::ProducersNotKept => "producers-not-kept",
         Rule::PreparedNotSynced => "prepared-directory-not-synced",
-        Rule::SnapshotRemovedEarly => "snapshot-removed-early",
         Rule::ScrubSaysNothing => "scrub-says-nothing",
     }
 }

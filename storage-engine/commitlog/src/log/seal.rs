@@ -17,7 +17,6 @@ use crate::index::{IndexBuilder, IndexDamage, SegmentIndex};
 use crate::log::LogInner;
 use crate::log::damage::Readable;
 use crate::log::segment::SegmentMax;
-use crate::mutant::Rule;
 use crate::shared::{IndexKey, IndexOrigin};
 use crate::small_file;
 
@@ -260,9 +259,6 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             .await
             .at(&small_file::join(&self.directory, &name))?;
         self.state.borrow_mut().note_snapshot(end);
-        if self.shared.mutant.lacks(Rule::SnapshotRemovedEarly) {
-            self.remove_superseded(end).await;
-        }
         Ok(())
     }
 
