@@ -275,7 +275,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
     /// Drops the entries of logs for which `owned` is false and that are not open here.
     ///
     /// Order   once every log that the metadata gives this shard has been opened or refused, and every shard has written
-    ///         [`Store::checkpoint_both`]: until then an entry may be the only word of a log. Then write a checkpoint, and then [`checkpoint::remove_vanished`].
+    ///         [`Store::checkpoint_both`]: until then an entry may be the only word of a log. Then write a checkpoint, and then
+    ///         [`checkpoint::remove_vanished`].
     pub fn retain_entries(&self, owned: impl Fn(&TopicPartition) -> bool) {
         let logs = self.0.logs.borrow();
         let mut entries = self.0.entries.borrow_mut();
@@ -384,8 +385,8 @@ impl<D: Disk, E: Executor> Log<D, E> {
     }
 }
 
-/// Keeps others from writing a checkpoint at the same time, until it is dropped, whatever way that comes: one that is given up, or
-/// panics, must not be waited for.
+/// Keeps others from writing a checkpoint at the same time, until it is dropped, whatever way that comes: one that is given
+/// up, or panics, must not be waited for.
 struct Writing<'a, D: Disk, E: Executor> {
     inner: &'a StoreInner<D, E>,
     is_done: bool,

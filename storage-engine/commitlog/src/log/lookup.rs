@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use record::Offset;
 
-use crate::disk::{Disk, DiskResult, OpenMode};
+use crate::disk::{Disk, DiskError, DiskResult, OpenMode};
 use crate::error::ReadError;
 use crate::executor::{Executor, TaskClass};
 use crate::files::{Suffix, segment_name};
@@ -274,15 +274,31 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let Some(inner) = self.this.upgrade() else { return };
         let write = async move {
             let _busy = inner.busy();
-            if inner.is_closed() {
+            let is_gone = || inner.is_closed() || inner.state.borrow().segment(base).is_none();
+            if is_gone() {
                 return;
             }
             let (disk, directory) = (&inner.shared.disk, &inner.directory);
             if let Err(error) = write_index(disk, directory, base, &held.index).await {
                 tracing::warn!(%directory, segment = %base, %error, "rebuilt index not written");
             }
+            // Retention may have taken the segment meanwhile, its index files before these.
+            if is_gone() {
+                remove_index(disk, directory, base).await;
+            }
         };
         self.shared.executor.spawn(TaskClass::Background, Box::pin(write));
+    }
+}
+
+/// Removes both index files of a segment that is gone. What stays is swept by a later start.
+async fn remove_index<D: Disk>(disk: &D, directory: &str, base: Offset) {
+    for suffix in [Suffix::Index, Suffix::TimeIndex] {
+        let path = small_file::join(directory, &segment_name(base, suffix));
+        match disk.remove(&path).await {
+            Ok(()) | Err(DiskError::NotFound) => {}
+            Err(error) => tracing::warn!(%path, %error, "index of a removed segment not removed"),
+        }
     }
 }
 

@@ -372,31 +372,38 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             }
         };
         let executor = &self.shared.executor;
-        let from = position - extent.position + HEADER_BYTES as u64;
-        let bytes = header.total_bytes() - HEADER_BYTES;
-        let mut records = Vec::with_capacity(bytes);
-        for slice in cut(&extent.pieces, from, bytes as u64) {
-            for piece in slice.chunks(STEP_BYTES) {
-                records.extend_from_slice(piece);
-                executor.yield_if_needed().await;
-            }
-        }
         let mut workspace = Workspace::new();
-        let found = match find(executor, header, &records, wanted, &mut workspace).await {
-            Err(FindError::LargeWindow) => {
-                workspace.shed();
-                let _turn = LargeWindow::begin(&self.shared).await;
-                workspace.allow(Windows::Large);
-                find(executor, header, &records, wanted, &mut workspace).await
-            }
-            found => found,
-        };
+        let records = self.records_of(extent, position, header).await;
+        let mut found = find(executor, header, &records, wanted, &mut workspace).await;
+        if matches!(found, Err(FindError::LargeWindow)) {
+            // Whoever waits holds nothing: the records are copied again when it is their turn.
+            drop(records);
+            workspace.shed();
+            let _turn = LargeWindow::begin(&self.shared).await;
+            workspace.allow(Windows::Large);
+            let records = self.records_of(extent, position, header).await;
+            found = find(executor, header, &records, wanted, &mut workspace).await;
+        }
         let leader_epoch = header.partition_leader_epoch;
         Ok(found.map_err(refused)?.map(|(timestamp, offset)| TimestampedOffset {
             timestamp,
             offset,
             leader_epoch,
         }))
+    }
+
+    /// A copy of what follows a batch's header, in one piece.
+    async fn records_of(&self, extent: &Extent<D>, position: u64, header: &BatchHeader) -> Vec<u8> {
+        let from = position - extent.position + HEADER_BYTES as u64;
+        let bytes = header.total_bytes() - HEADER_BYTES;
+        let mut records = Vec::with_capacity(bytes);
+        for slice in cut(&extent.pieces, from, bytes as u64) {
+            for piece in slice.chunks(STEP_BYTES) {
+                records.extend_from_slice(piece);
+                self.shared.executor.yield_if_needed().await;
+            }
+        }
+        records
     }
 
     /// Checked batches from the one that holds `offset` on; `None` at `end` or the segment's.

@@ -87,7 +87,8 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             return Ok(());
         }
         // The cut comes first even where it need not last: it waits for writes of a killed process that are under way still,
-        // which would otherwise land on what is appended now.
+        // which would otherwise land on what is appended now. Where there is nothing to cut, the kernel is relied upon to end
+        // those writes before it closes the descriptor that holds the lock of the directory.
         self.shared.disk.set_size(&path, bytes, lasting).await.at(&path)?;
         Ok(())
     }

@@ -122,7 +122,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
             return Ok(Vec::new());
         }
         let is_hasty = self.0.shared.mutant.lacks(Rule::OneCheckpointBeforeRemoval);
-        for _ in 0..if is_hasty { 1 } else { CHECKPOINTS_BEFORE_REMOVAL } {
+        let checkpoint_count = if is_hasty { 1 } else { CHECKPOINTS_BEFORE_REMOVAL };
+        for _ in 0..checkpoint_count {
             let written = self.checkpoint(now).await;
             if written.is_err() || !inner.is_checkpointed_past(&segments) {
                 inner.put_segments_back(segments);

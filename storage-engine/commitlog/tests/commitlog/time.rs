@@ -206,11 +206,21 @@ fn records_beyond_a_gibibyte_and_a_large_window_are_looked_through_like_any() {
 fn look_ups_that_need_a_large_window_take_turns_and_all_end() {
     let mut world = World::new(Settings::default());
     world.append_synced(&expanding(70));
-    let (end, log) = (world.log.ends().durable(), &world.log);
-    let look_up = || log.offset_for_timestamp(Timestamp(500), end);
+    let (end, log, executor) = (world.log.ends().durable(), &world.log, &world.executor);
+    let before = executor.yields();
+    let look_up = async || {
+        let found = log.offset_for_timestamp(Timestamp(500), end).await;
+        (found, executor.yields() - before)
+    };
     let two = futures_lite::future::zip(look_up(), look_up());
-    let (one, other) = world.executor.run(futures_lite::future::zip(two, look_up())).0;
-    for found in [one, other] {
+    let ((one, other), third) = executor.run(futures_lite::future::zip(two, look_up()));
+    let mut ends = Vec::new();
+    for (found, at) in [one, other, third] {
         assert_eq!(found.unwrap().map(|found| found.offset), Some(Offset(1)));
+        ends.push(at);
     }
+    ends.sort_unstable();
+    // Each has a third of all the work. Side by side all of them would end at the end.
+    let whole = ends[2];
+    assert!(ends[0] < whole / 2 && ends[1] < whole * 5 / 6, "{ends:?}");
 }
