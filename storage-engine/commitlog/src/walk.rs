@@ -178,9 +178,8 @@ impl<D: Disk> SegmentWalk<D> {
                 let first = self.stream.find_candidate(executor, from, offsets).await?;
                 if let Some((position, found)) = first
                     && (found.base_offset == claimed
-                        || (position == next
-                            && contradicts_itself(&header)
-                            && !self.is_contradicted(position, &found).await?))
+                        || (position == next && contradicts_itself(&header)))
+                    && !self.is_contradicted(position, &found).await?
                 {
                     return Ok((position, found.base_offset));
                 }

@@ -126,18 +126,6 @@ fn check_batches(
     Ok(Offset(next))
 }
 
-/// Whether a good batch lies between two rotten ones. The checksum does not cover its base offset, which only a neighbour can bear
-/// out: it may be taken for damaged with them. The header of the one before bears it out, if that is right, and is asked if no
-/// other rotten one lies before it.
-fn is_hidden(model: &LogModel, index: usize) -> bool {
-    let at = |index: Option<usize>| index.and_then(|index| model.batches.get(index));
-    let is_rotten = |index| at(index).is_some_and(|batch| batch.is_rotten);
-    let (before, after) = (index.checked_sub(1), index.checked_add(1));
-    let says_nothing =
-        at(before).is_some_and(|batch| batch.has_rotten_header) || is_rotten(index.checked_sub(2));
-    is_rotten(before) && is_rotten(after) && says_nothing
-}
-
 /// The range must be whole spoiled batches, beginning with the one at hand, and what they hide.
 fn check_damage(model: &LogModel, from: i64, range: &Range<Offset>) -> Verdict<Offset> {
     let damaged = model
@@ -147,7 +135,7 @@ fn check_damage(model: &LogModel, from: i64, range: &Range<Offset>) -> Verdict<O
         .filter(|(_, batch)| range.start.0 <= batch.last && batch.base < range.end.0);
     let mut expected: Option<Range<i64>> = None;
     for (index, batch) in damaged {
-        if !batch.is_rotten && !is_hidden(model, index) {
+        if !batch.is_rotten && !model.is_hidden(index) {
             let detail = format!("{range:?} at {from} takes in {:?}", batch.range());
             return broken("damage is isolated", detail);
         }
