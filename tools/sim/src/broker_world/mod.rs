@@ -170,6 +170,8 @@ struct Config {
     mesh_messages_max: usize,
     handover_requests: u32,
     segment_ms: i64,
+    /// Acknowledgements do not wait for syncs. What was told must then outlive every kill: power does not fail in such a world.
+    caches: bool,
     batch_bytes_max: u64,
     batches_per_life: u64,
     consumers: u64,
@@ -185,6 +187,7 @@ impl Config {
             mesh_messages_max: *prng.pick(&[1, 4, 64]),
             handover_requests: *prng.pick(&[1, 1, 2]),
             segment_ms: *prng.pick(&[1_000, 604_800_000]),
+            caches: prng.below(5) == 0,
             batch_bytes_max: *prng.pick(&[300, 3_000, 30_000]),
             batches_per_life: prng.between(3, 25),
             consumers: prng.between(1, 2),
@@ -316,7 +319,18 @@ impl LifePlan {
             let (ending, disk) = (Ending::Clean, DiskPlan::Good);
             return Self { cores, ending, disk, has_still_cores: false, is_last };
         }
-        Self { cores, ending, disk, has_still_cores, is_last }
+        let plan = Self { cores, ending, disk, has_still_cores, is_last };
+        if config.caches { plan.without_power_cuts() } else { plan }
+    }
+
+    /// The same where all that was written reaches the device in the end.
+    fn without_power_cuts(self) -> Self {
+        let ending = match self.ending {
+            Ending::Crash { at } => Ending::Kill { at },
+            other => other,
+        };
+        let disk = if self.disk == DiskPlan::Syncs { DiskPlan::Writes } else { self.disk };
+        Self { ending, disk, ..self }
     }
 }
 

@@ -35,6 +35,10 @@ pub(super) async fn ensure(world: &Rc<World>, machine: &SimMachine, plan: LifePl
     Ok(())
 }
 
+fn config(name: &'static str, value: &str) -> CreatableTopicConfig<'static> {
+    CreatableTopicConfig { name: name.into(), value: Some(value.to_owned().into()) }
+}
+
 /// True once the topic is known.
 async fn ensure_one(
     world: &Rc<World>,
@@ -54,10 +58,10 @@ async fn ensure_one(
                 name: (&*name).into(),
                 num_partitions: partitions,
                 replication_factor: 1,
-                configs: vec![CreatableTopicConfig {
-                    name: "segment.ms".into(),
-                    value: Some(world.config.segment_ms.to_string().into()),
-                }],
+                configs: vec![
+                    config("segment.ms", &world.config.segment_ms.to_string()),
+                    config("write.caching", &world.config.caches.to_string()),
+                ],
                 ..Default::default()
             }],
             timeout_ms: 10_000,
