@@ -456,6 +456,7 @@ pub enum Reply {
     NotSettled,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),
-    /// To any request: a bug ended its service, which the log and a metric tell of.
+    /// To any request: it was not done, or not wholly. A bug ended its service, which a metric tells of, or the disk failed; the log
+    /// says which.
     Failed,
 }

@@ -16,7 +16,8 @@
 //!   appends collect, for nothing would be lasting sooner. Nothing ever waits in order to batch.
 //! - Of a log whose acknowledgements do not wait for it (`write.caching`) a sync is submitted when someone asks for one, and
 //!   its groups are written as they come.
-//! - After the first failure the lane does nothing more.
+//! - After the first failure nothing more is written; after a failed sync nothing is synced any more. A write that fails leaves
+//!   what was promised before it: that is still synced.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -103,7 +104,8 @@ struct Awaiting<D: Disk> {
 pub(crate) struct Lane<D: Disk> {
     writing: Cell<bool>,
     syncing: Cell<bool>,
-    failed: Cell<bool>,
+    write_failed: Cell<bool>,
+    sync_failed: Cell<bool>,
     awaiting: RefCell<VecDeque<Awaiting<D>>>,
 }
 
@@ -112,7 +114,8 @@ impl<D: Disk> Default for Lane<D> {
         Self {
             writing: Cell::default(),
             syncing: Cell::default(),
-            failed: Cell::default(),
+            write_failed: Cell::default(),
+            sync_failed: Cell::default(),
             awaiting: RefCell::default(),
         }
     }
@@ -121,12 +124,21 @@ impl<D: Disk> Default for Lane<D> {
 impl<D: Disk> Lane<D> {
     /// Keeps the writer out of an idle lane until [`Lane::release`]; false where it is not idle.
     pub(crate) fn hold(&self) -> bool {
-        self.is_idle() && !self.failed.get() && !self.writing.replace(true)
+        self.is_idle() && !self.has_failed() && !self.writing.replace(true)
     }
 
     /// Ends [`Lane::hold`]. The caller then asks for what was queued meanwhile.
     pub(crate) fn release(&self) {
         self.writing.set(false);
+    }
+
+    fn has_failed(&self) -> bool {
+        self.write_failed.get() || self.sync_failed.get()
+    }
+
+    /// Whether a sync failed: what it covered is in doubt for good.
+    pub(crate) fn has_failed_sync(&self) -> bool {
+        self.sync_failed.get()
     }
 
     /// Notes a written group. One that goes on in its predecessor's file needs no sync of its own: without anyone who asks for
@@ -191,7 +203,7 @@ impl<D: Disk, E: Executor> Durability<D> for SyncPerFile<D, E> {
 impl<D: Disk, E: Executor> Shared<D, E> {
     fn ensure_writer(self: &Rc<Self>, source: Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
-        if lane.writing.get() || lane.failed.get() || self.must_wait(source.as_ref()) {
+        if lane.writing.get() || lane.has_failed() || self.must_wait(source.as_ref()) {
             return;
         }
         lane.writing.set(true);
@@ -209,7 +221,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
 
     async fn write_groups(self: Rc<Self>, source: Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
-        while !lane.failed.get() && !self.must_wait(source.as_ref()) {
+        while !lane.has_failed() && !self.must_wait(source.as_ref()) {
             let Some(group) = source.seal() else { break };
             if self.mutant.lacks(Rule::BoundaryRewriteInFlight) && !group.is_first_of_segment {
                 let (shared, source) = (self.clone(), source.clone());
@@ -239,7 +251,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
                 self.ensure_syncer(source);
             }
             Err(failure) => {
-                lane.failed.set(true);
+                lane.write_failed.set(true);
                 count(&self.counters.io_errors, 1);
                 source.failed(failure);
             }
@@ -275,24 +287,29 @@ impl<D: Disk, E: Executor> Shared<D, E> {
     fn ensure_syncer(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
         let has_work = !lane.awaiting.borrow().is_empty() && source.is_sync_due();
-        if lane.syncing.get() || lane.failed.get() || !has_work {
+        if lane.syncing.get() || lane.sync_failed.get() || !has_work {
             return;
         }
         lane.syncing.set(true);
+        let class = match source.safe_end() {
+            SafeEnd::Durable => TaskClass::Foreground,
+            // A turn may begin thousands: they go behind those that producers wait for.
+            SafeEnd::Written => TaskClass::Background,
+        };
         let (shared, source) = (self.clone(), source.clone());
-        self.executor.spawn(TaskClass::Foreground, Box::pin(shared.sync_groups(source)));
+        self.executor.spawn(class, Box::pin(shared.sync_groups(source)));
     }
 
     async fn sync_groups(self: Rc<Self>, source: Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
-        while !lane.failed.get() && source.is_sync_due() {
+        while !lane.sync_failed.get() && source.is_sync_due() {
             let Some(run) = lane.take_awaiting() else { break };
             let mut synced = self.sync_run(source.directory(), &run).await;
             if synced.is_err() && self.mutant.lacks(Rule::FailedSyncRetried) {
                 synced = self.sync_run(source.directory(), &run).await;
             }
             if let Err(failure) = synced {
-                lane.failed.set(true);
+                lane.sync_failed.set(true);
                 count(&self.counters.io_errors, 1);
                 source.failed(failure);
                 break;

@@ -260,6 +260,17 @@ pub enum StoreError {
         /// How.
         error: DiskError,
     },
+    /// Under write caching a sync failed: what readers have seen may be gone at the next start, which must not count as one after a
+    /// clean stop, or the offsets would be given out again under the same leader epoch.
+    #[error("{log}: acknowledged up to {safe_end} under write caching, on stable storage up to {durable} only")]
+    Unsettled {
+        /// Which log.
+        log: String,
+        /// One past the last record that was acknowledged.
+        safe_end: Offset,
+        /// One past the last that is on stable storage.
+        durable: Offset,
+    },
 }
 
 impl OpenError {
@@ -274,7 +285,9 @@ impl From<StoreError> for ReadError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Io { error, .. } => Self::Io(error),
-            StoreError::Recover { .. } => Self::Io(DiskError::Io { errno: 0 }),
+            StoreError::Recover { .. } | StoreError::Unsettled { .. } => {
+                Self::Io(DiskError::Io { errno: 0 })
+            }
         }
     }
 }
@@ -283,7 +296,7 @@ impl From<StoreError> for OpenError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Io { path, error } => Self::Io { path, error },
-            StoreError::Recover { .. } => {
+            StoreError::Recover { .. } | StoreError::Unsettled { .. } => {
                 Self::Io { path: String::new(), error: DiskError::Io { errno: 0 } }
             }
         }

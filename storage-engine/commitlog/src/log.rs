@@ -283,7 +283,14 @@ impl<D: Disk, E: Executor> Log<D, E> {
         ends.set_safe_end(options.safe_end);
         self.0.ends.set(ends);
         self.0.shared.durability.sync(self.0.clone());
+        // What the sync that runs now does not cover has just become safe.
+        self.0.note_unsynced();
         self.0.tell_progress();
+    }
+
+    /// Under write caching: asks for a sync of all that is accepted, and waits for nothing.
+    pub fn sync_soon(&self) {
+        self.0.ask_sync(self.ends().accepted());
     }
 
     /// Waits until the record at `offset` and all before it are durable. An offset that is not accepted yet waits for what
@@ -445,14 +452,21 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.failure.get() == Some(LogFailure::Closed)
     }
 
+    /// Whether something counts as safe that is not durable.
+    pub(crate) fn owes_sync(&self) -> bool {
+        let ends = self.ends.get();
+        ends.durable() < ends.safe_end()
+    }
+
     /// Takes no more appends and waits until all that was accepted is durable, or never will be.
     pub(crate) async fn drain(&self) {
         self.is_closing.set(true);
         self.ask_sync(self.ends.get().accepted());
         let done = || {
             let ends = self.ends.get();
-            let settled = ends.durable() == ends.accepted() || self.failure.get().is_some();
-            settled.then_some(())
+            let is_given_up = self.failure.get().is_some()
+                && (self.lane.has_failed_sync() || self.is_closed() || !self.owes_sync());
+            (ends.durable() == ends.accepted() || is_given_up).then_some(())
         };
         self.moved.wait_for(done).await;
     }
@@ -479,9 +493,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     fn note_unsynced(&self) {
         let ends = self.ends.get();
         let waits = ends.safe_end_kind() == SafeEnd::Written && ends.durable() < ends.written();
-        if waits && !self.is_unsynced.replace(true) {
-            self.shared.unsynced.borrow_mut().push(self.this.clone());
-            self.shared.wrote.notify();
+        if !waits || self.is_unsynced.replace(true) {
+            return;
+        }
+        self.shared.unsynced.borrow_mut().push(self.this.clone());
+        self.shared.wrote.notify();
+        if self.shared.unsynced.borrow().len() >= self.shared.unsynced_max {
+            self.shared.sync_written();
         }
     }
 
@@ -505,6 +523,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.ends.set(ends);
         self.state.borrow_mut().groups.clear();
         self.count_pending();
+        // What was promised before is still made lasting.
+        if let Some(inner) = self.this.upgrade() {
+            self.shared.durability.sync(inner);
+        }
         // Nothing more is in flight that the cache would have to keep.
         self.tail.set_written(Offset(i64::MAX));
         self.moved.notify();
@@ -568,6 +590,9 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
     }
 
     fn is_sync_due(&self) -> bool {
+        if self.failure.get().is_some() {
+            return self.owes_sync() && !self.is_closed();
+        }
         let ends = self.ends.get();
         let unsynced_bytes = || {
             let state = self.state.borrow();

@@ -14,7 +14,7 @@ use crate::index::SegmentIndex;
 use crate::local::Event;
 use crate::log::LogInner;
 use crate::lru::Lru;
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Rule};
 use crate::read_cache::ReadCache;
 use crate::tail_cache::TailCache;
 
@@ -61,6 +61,8 @@ pub(crate) struct Shared<D: Disk, E: Executor> {
     pub(crate) room: Event,
     /// Logs under write caching that wrote something since their last sync.
     pub(crate) unsynced: RefCell<Vec<Weak<LogInner<D, E>>>>,
+    /// So many do not wait for their turn: each keeps its file open until it is synced.
+    pub(crate) unsynced_max: usize,
     /// The first of them came.
     pub(crate) wrote: Event,
     /// Somebody decompresses with a large window.
@@ -80,6 +82,18 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         if now < before {
             self.drained.set(self.drained.get().wrapping_add(1));
             self.room.notify();
+        }
+    }
+
+    /// Syncs what was written under write caching, each log in a task of its own.
+    pub(crate) fn sync_written(&self) {
+        if self.mutant.lacks(Rule::WrittenNeverSynced) {
+            return;
+        }
+        let unsynced = std::mem::take(&mut *self.unsynced.borrow_mut());
+        for inner in unsynced.iter().filter_map(Weak::upgrade) {
+            inner.is_unsynced.set(false);
+            inner.ask_sync(inner.ends.get().written());
         }
     }
 

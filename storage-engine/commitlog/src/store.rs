@@ -159,6 +159,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             drained: Cell::new(0),
             room: Event::default(),
             unsynced: RefCell::default(),
+            unsynced_max: (options.open_files_max / 4).max(1),
             wrote: Event::default(),
             large_window: Cell::new(false),
             large_window_free: Event::default(),
@@ -232,15 +233,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
     /// Syncs what was written to logs whose acknowledgements do not wait for it (`write.caching`), each in a task of its own.
     /// Call it as often as such a log may be behind.
     pub fn sync_written(&self) {
-        let shared = &self.0.shared;
-        if shared.mutant.lacks(Rule::WrittenNeverSynced) {
-            return;
-        }
-        let unsynced = std::mem::take(&mut *shared.unsynced.borrow_mut());
-        for inner in unsynced.iter().filter_map(std::rc::Weak::upgrade) {
-            inner.is_unsynced.set(false);
-            inner.ask_sync(inner.ends.get().written());
-        }
+        self.0.shared.sync_written();
     }
 
     /// Opens a log in a directory of its own directly below the root, without `partition.metadata`: the metadata log.
@@ -334,11 +327,17 @@ impl<D: Disk, E: Executor> Store<D, E> {
             join_all(some.iter().map(|log| close_one(log)).collect()).await;
         }
         self.checkpoint(now).await?;
+        let mut unsettled = None;
         for log in logs {
+            if log.owes_sync() {
+                let (safe_end, durable) = (log.ends.get().safe_end(), log.ends.get().durable());
+                let log = log.identity.to_string();
+                unsettled = Some(StoreError::Unsettled { log, safe_end, durable });
+            }
             log.close().await;
             *log.listener.borrow_mut() = None;
         }
-        Ok(())
+        unsettled.map_or(Ok(()), Err)
     }
 
     /// Every known stretch of damage.

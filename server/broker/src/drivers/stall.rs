@@ -1,7 +1,8 @@
 //! Whether a log's disk stands still.
 //!
 //! Owns the judgement: a failed disk says so, a stalled one says nothing, and nobody else can tell an operator why the producers
-//! of a partition wait. It never ends anything: the disk may go on, and then all that was accepted is made lasting.
+//! of a partition wait. It never ends anything: the disk may go on, and then all that was accepted is made lasting. Producers wait
+//! for the safe end, so that it is what is watched: under write caching a log may be behind the disk for as long as it is set to.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -24,7 +25,7 @@ pub(crate) enum StallChange {
 /// What was seen of one log.
 #[derive(Debug, Default)]
 pub(crate) struct StallWatch {
-    durable: Cell<Offset>,
+    safe_end: Cell<Offset>,
     /// Since when something waits and nothing moved.
     waits_since: Cell<Option<Duration>>,
     is_stalled: Cell<bool>,
@@ -43,8 +44,8 @@ impl StallWatch {
             self.is_stalled.set(false);
             return None;
         };
-        let has_moved = self.durable.replace(log.durable) != log.durable;
-        let waits = log.durable < log.accepted;
+        let has_moved = self.safe_end.replace(log.safe_end) != log.safe_end;
+        let waits = log.safe_end < log.accepted;
         let waited = now.saturating_sub(self.waits_since.get().unwrap_or(now));
         if has_moved || !waits {
             self.waits_since.set(waits.then_some(now));

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreOptions};
+use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreError, StoreOptions};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
@@ -352,7 +352,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// Ends every leadership and closes the logs, so that the next start finds everything in order. Order: after
     /// [`Shard::drain`] of every core.
-    pub(super) async fn stop(&self) {
+    ///
+    /// Errors  a log is not as its checkpoint says: the next start must recover.
+    pub(super) async fn stop(&self) -> Result<(), StoreError> {
         self.stopping().raise();
         // A log that is opened after the others were closed would be closed by nobody, and called clean.
         self.opening.close().await;
@@ -361,10 +363,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         for driver in &drivers {
             driver.end(EndReason::ShuttingDown);
         }
-        if let Err(error) = self.store.close(self.platform.now()).await {
+        let closed = self.store.close(self.platform.now()).await.inspect_err(|error| {
             tracing::error!(%error, "logs not closed in order; the next start recovers");
-        }
+        });
         self.ended.raise();
+        closed
     }
 }
 

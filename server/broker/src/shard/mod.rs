@@ -360,13 +360,17 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    /// Syncs what was written to topics with write caching until the core stops, which syncs the rest. Sleeps while there is none.
+    /// Syncs what was written to topics with write caching until the core has ended: a stop syncs the rest. Sleeps while there is
+    /// none.
     async fn sync_written(self: Rc<Self>) {
         let interval = self.state.config.write_caching_flush;
-        while !self.stopping.is_raised() {
-            or(self.store.has_unsynced(), self.stopping.raised()).await;
+        while !self.ended.is_raised() {
+            or(self.store.has_unsynced(), self.ended.raised()).await;
             self.platform.sleep(interval).await;
-            self.store.sync_written();
+            let store = self.store.clone();
+            // Contained: after a bug in one turn the next one comes.
+            contained(&self.platform, TaskClass::Background, async move { store.sync_written() })
+                .await;
         }
     }
 

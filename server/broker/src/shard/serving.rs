@@ -48,8 +48,8 @@ pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P,
                 shard.platform().spawn(TaskClass::Foreground, Box::pin(produce));
             }
             Message::Call(id, Request::Stop) => {
-                shard.stop().await;
-                shard.caller().answer(from, id, Reply::Done).await;
+                let reply = shard.stop().await.map_or(Reply::Failed, |()| Reply::Done);
+                shard.caller().answer(from, id, reply).await;
                 break;
             }
             Message::Call(id, request) => {

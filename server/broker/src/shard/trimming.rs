@@ -114,6 +114,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let mut answers = Vec::with_capacity(call.entries.len());
         let mut moved = Vec::new();
         for entry in &call.entries {
+            // All at once: one after another they would wait for a sync each.
+            if let Owned::Here(driver) = self.owned(entry.partition) {
+                driver.log().sync_soon();
+            }
+        }
+        for entry in &call.entries {
             match self.move_start(entry).await {
                 Ok(driver) => moved.push((entry.slot, driver)),
                 Err(refusal) => {

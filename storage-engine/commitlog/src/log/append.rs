@@ -114,6 +114,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
         let of_core = self.shared.pending_bytes.get();
         if of_core > 0 && of_core + bytes > PENDING_BYTES_CORE_MAX {
+            // Under write caching nothing else would make room before the next turn.
+            self.shared.sync_written();
             let (pending_bytes, bound) = (of_core, PENDING_BYTES_CORE_MAX);
             return Err(AppendError::Full { pending_bytes, bound });
         }

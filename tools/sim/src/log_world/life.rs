@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use commitlog::StartKind;
+use commitlog::{IoStage, LogFailure, SafeEnd, StartKind};
 use futures_lite::future::or;
 
 use super::replica::Replica;
@@ -153,10 +153,15 @@ fn finish(world: &World, running: &Cell<usize>) -> Verdict {
 /// Faults are over: whatever a healthy log accepted is acknowledged, a failed log has answered everyone.
 async fn settle(world: &Rc<World>, node: &Node) -> Verdict {
     let deadline = world.executor.now() + PEACE;
-    for replica in &node.replicas {
+    // Those first that must not need a turn of syncs.
+    let mut replicas: Vec<&Rc<Replica>> = node.replicas.iter().collect();
+    replicas.sort_by_key(|replica| replica.safe_end.get() == SafeEnd::Written);
+    for replica in replicas {
         while replica.waiting_count() > 0 || !is_settled(replica) {
-            // As the broker does, all the time.
-            node.stores.iter().for_each(SimStore::sync_written);
+            if replica.safe_end.get() == SafeEnd::Written {
+                // As the broker does, all the time.
+                node.stores.iter().for_each(SimStore::sync_written);
+            }
             if world.executor.now() > deadline {
                 let detail = format!(
                     "{}: {} producers wait, ends {:?}, failure {:?}",
@@ -173,10 +178,14 @@ async fn settle(world: &Rc<World>, node: &Node) -> Verdict {
     Ok(())
 }
 
-/// Whether all that a healthy log accepted is on stable storage.
+/// Whether all that a healthy log accepted is on stable storage, and all that one promised which cannot write any more.
 fn is_settled(replica: &Replica) -> bool {
-    let (durable, model_end) = (replica.log.ends().durable(), replica.of().model.borrow().end());
-    replica.failure.get().is_some() || durable.0 == model_end
+    let (ends, model_end) = (replica.log.ends(), replica.of().model.borrow().end());
+    match replica.failure.get() {
+        None => ends.durable().0 == model_end,
+        Some(LogFailure::Io { stage: IoStage::Sync | IoStage::SyncDirectory, .. }) => true,
+        Some(_) => ends.durable() >= ends.safe_end(),
+    }
 }
 
 /// A stop that somebody does not wait for: the process ends before its last checkpoint, or soon after.

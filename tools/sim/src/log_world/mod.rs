@@ -24,8 +24,8 @@ use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
 
-use commitlog::RetentionPolicy;
 use commitlog::mutant::Mutant as LogMutant;
+use commitlog::{RetentionPolicy, SafeEnd};
 use partition::Mutant as LeaderMutant;
 use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
 
@@ -316,6 +316,11 @@ impl WorldLog {
         let id = TopicPartition { topic_id: TopicId(topic_id), partition };
         let caches = prng.below(3) == 0;
         Self { topic: "orders".into(), id, slot, caches, model: RefCell::default() }
+    }
+
+    /// What acknowledgements wait for as a life begins.
+    fn safe_end(&self) -> SafeEnd {
+        if self.caches { SafeEnd::Written } else { SafeEnd::Durable }
     }
 
     fn directory(&self) -> String {

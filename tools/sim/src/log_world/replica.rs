@@ -47,6 +47,8 @@ pub(super) struct Replica {
     pub(super) failure: Cell<Option<LogFailure>>,
     /// What was safe when write caching began or ended last: all below it was promised for a killed process only.
     cached_until: Cell<Offset>,
+    /// What acknowledgements were told to wait for: the log is not asked what it made of that.
+    pub(super) safe_end: Cell<SafeEnd>,
     /// Offsets that reads of this life refused as damaged: each must be listed for the operator.
     pub(super) refused: RefCell<Vec<Range<Offset>>>,
 }
@@ -130,6 +132,7 @@ impl Replica {
             token_last: Cell::new(0),
             failure: Cell::new(None),
             cached_until: Cell::new(Offset::ZERO),
+            safe_end: Cell::new(world.logs[index].safe_end()),
             refused: RefCell::default(),
         });
         replica.log.begin_epoch(epoch);
@@ -197,7 +200,7 @@ impl Replica {
 
     /// Someone was told that all below `end` is safe.
     fn promise(&self, model: &mut LogModel, end: Offset) {
-        match self.log.ends().safe_end_kind() {
+        match self.safe_end.get() {
             SafeEnd::Durable if end > self.cached_until.get() => {
                 model.acknowledge_durable(end.0 - 1);
             }
@@ -208,6 +211,7 @@ impl Replica {
     /// Write caching begins or ends.
     pub(super) fn set_safe_end(&self, safe_end: SafeEnd) {
         self.cached_until.set(self.cached_until.get().max(self.log.ends().safe_end()));
+        self.safe_end.set(safe_end);
         self.log.set_options(self.world.log_options(safe_end));
     }
 

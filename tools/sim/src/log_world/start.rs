@@ -215,7 +215,7 @@ async fn open_log(
 ) -> Result<Rc<Replica>, StartError> {
     let log = &world.logs[index];
     let identity = world.identity(index);
-    let options = world.log_options(if log.caches { SafeEnd::Written } else { SafeEnd::Durable });
+    let options = world.log_options(log.safe_end());
     let remembered =
         ProducersOptions { mutant: world.mutant.leader, ..ProducersOptions::default() };
     let producers = Rc::new(RefCell::new(Producers::new(remembered)));
