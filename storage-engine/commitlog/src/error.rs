@@ -262,7 +262,9 @@ pub enum StoreError {
     },
     /// Under write caching a sync failed: what readers have seen may be gone at the next start, which must not count as one after a
     /// clean stop, or the offsets would be given out again under the same leader epoch.
-    #[error("{log}: acknowledged up to {safe_end} under write caching, on stable storage up to {durable} only")]
+    #[error(
+        "{log}: acknowledged up to {safe_end} under write caching, on stable storage up to {durable} only"
+    )]
     Unsettled {
         /// Which log.
         log: String,

@@ -487,7 +487,7 @@ pub static OPTIONS: [ConfigOption; 55] = [
         key: "write.caching.flush.ms",
         allowed: Allowed::Range(1, 60_000),
         default: Some("100"),
-        doc: "Time from a write to its sync for topics with write.caching; 16 MiB of a partition are synced sooner.",
+        doc: "Longest time from a write to the beginning of its sync for topics with write.caching; 16 MiB of a partition do not wait so long.",
         ..MILLIS
     },
 ];

@@ -104,6 +104,15 @@ mod tests {
     }
 
     #[test]
+    fn under_write_caching_nobody_waits_for_the_sync() {
+        let watch = StallWatch::default();
+        let behind = log(0, 9).map(|log| LogProgress { safe_end: Offset(9), ..log });
+        for second in 0..20 {
+            assert_eq!(watch.look(behind, SECOND * second), None);
+        }
+    }
+
+    #[test]
     fn a_log_that_failed_no_longer_waits() {
         let watch = StallWatch::default();
         watch.look(log(0, 1), Duration::ZERO);

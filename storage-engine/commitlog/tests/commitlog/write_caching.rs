@@ -1,6 +1,6 @@
 //! Logs whose acknowledgements do not wait for a sync: what is safe, and when it becomes durable all the same.
 
-use commitlog::{LogOptions, SafeEnd};
+use commitlog::{DiskError, LogOptions, SafeEnd, StoreError};
 use record::{Codec, Offset};
 
 use crate::support::world::{NOW, Settings, World, batch};
@@ -118,4 +118,67 @@ fn after_a_failed_sync_nothing_more_is_safe() {
     world.log.set_options(options(SafeEnd::Durable));
     world.log.set_options(options(SafeEnd::Written));
     assert_eq!(world.log.ends().safe_end(), Offset(3));
+}
+
+#[test]
+fn a_write_that_fails_leaves_what_was_promised_to_be_synced() {
+    for error in [DiskError::Io { errno: 5 }, DiskError::NoSpace] {
+        let mut world = cached();
+        write(&mut world, 3, 100);
+        world.disk.fail_writes_of(".log", error);
+        write(&mut world, 1, 100);
+        assert!(world.log.failure().is_some());
+        let ends = world.log.ends();
+        assert_eq!(
+            (ends.safe_end(), ends.durable()),
+            (Offset(3), Offset(3)),
+            "without being asked"
+        );
+        // As for a DeleteRecords that is to make room on a full disk.
+        assert_eq!(world.executor.run(world.log.durable_through(Offset(2))), Ok(()));
+        world.executor.run(world.store.close(NOW)).unwrap();
+    }
+}
+
+#[test]
+fn switched_on_while_a_sync_runs_what_it_does_not_cover_is_synced_in_the_next_turn() {
+    let mut world =
+        World::new(Settings { options: options(SafeEnd::Durable), ..Settings::default() });
+    let written_to = |world: &World, end| {
+        let log = world.log.clone();
+        let until = std::future::poll_fn(move |_| match log.ends().written() >= end {
+            true => std::task::Poll::Ready(()),
+            false => std::task::Poll::Pending,
+        });
+        world.executor.run(until);
+    };
+    world.disk.hold_syncs_of(".log");
+    for end in 1..=2 {
+        world.append(&batch(Codec::None, NOW.0, 1, 100));
+        written_to(&world, Offset(end));
+        // The sync of the first has begun by now.
+        world.executor.run(futures_lite::future::yield_now());
+        world.executor.run(futures_lite::future::yield_now());
+    }
+    world.log.set_options(options(SafeEnd::Written));
+    world.disk.hold_syncs_of("");
+    world.settle();
+    let ends = world.log.ends();
+    assert_eq!((ends.safe_end(), ends.durable()), (Offset(2), Offset(1)));
+    world.store.sync_written();
+    world.settle();
+    assert_eq!(world.log.ends().durable(), Offset(2));
+}
+
+#[test]
+fn a_stop_that_leaves_a_promise_open_is_not_called_clean() {
+    let mut world = cached();
+    write(&mut world, 3, 100);
+    world.disk.fail_syncs_of(".log");
+    let closed = world.executor.run(world.store.close(NOW));
+    let (safe_end, durable) = (Offset(3), Offset(0));
+    assert_eq!(
+        closed,
+        Err(StoreError::Unsettled { log: "orders-0".to_owned(), safe_end, durable })
+    );
 }

@@ -60,6 +60,7 @@ struct Tree {
     fail_dir_syncs_of: Option<String>,
     fail_creates_of: Option<(String, DiskError)>,
     hold_writes_of: Option<String>,
+    hold_syncs_of: Option<String>,
     /// How many syncs of its directory fail once a segment file was made, and how.
     dir_syncs_after_create: Option<(usize, DiskError)>,
     is_created: bool,
@@ -182,6 +183,11 @@ impl MemoryDisk {
         self.0.borrow_mut().hold_writes_of = Some(suffix.to_owned()).filter(|one| !one.is_empty());
     }
 
+    /// Syncs of such a file do not end; the empty suffix holds none.
+    pub(crate) fn hold_syncs_of(&self, suffix: &str) {
+        self.0.borrow_mut().hold_syncs_of = Some(suffix.to_owned()).filter(|one| !one.is_empty());
+    }
+
     /// Once the next segment file was made, so many syncs of directories fail.
     pub(crate) fn fail_dir_syncs_after_create(&self, count: usize, error: DiskError) {
         let mut tree = self.0.borrow_mut();
@@ -247,6 +253,15 @@ impl DiskFile for MemoryFile {
 
     async fn data_sync(&self) -> DiskResult<()> {
         yield_once().await;
+        // What is written from here on is not covered.
+        let covered = self.inode.borrow().bytes.clone();
+        let is_held = || {
+            let tree = self.tree.borrow();
+            tree.hold_syncs_of.as_ref().is_some_and(|suffix| self.path.ends_with(suffix.as_str()))
+        };
+        while is_held() {
+            yield_once().await;
+        }
         let mut tree = self.tree.borrow_mut();
         if let Some(suffix) = &tree.fail_syncs_of
             && self.path.ends_with(suffix.as_str())
@@ -254,8 +269,7 @@ impl DiskFile for MemoryFile {
             return Err(DiskError::Io { errno: 5 });
         }
         tree.syncs += 1;
-        let mut inode = self.inode.borrow_mut();
-        inode.durable = inode.bytes.clone();
+        self.inode.borrow_mut().durable = covered;
         Ok(())
     }
 
