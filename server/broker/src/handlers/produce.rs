@@ -52,6 +52,13 @@ struct Plan {
     refused: Vec<ProduceAnswer>,
 }
 
+/// Whether the client waits for an answer: under acks=0 none comes, whatever happens (PR-1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listens {
+    Yes,
+    No,
+}
+
 /// Appends what the request carries and returns the reply that waits for its acks.
 pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     mut call: Call<P, M>,
@@ -64,6 +71,8 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
         error,
     })?;
     let acks = acks_of(request.acks);
+    // Not what became of it: acks that are none are refused, and that is answered though no partition be named.
+    let listens = if request.acks == 0 { Listens::No } else { Listens::Yes };
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
     let terms = Terms {
@@ -87,7 +96,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
         let mut answers = under_way.answers().await;
         answers.extend(refused);
         answers.sort_by_key(|answer| answer.slot);
-        answer(&call, &terms, topics, answers)
+        answer(&call, listens, topics, answers)
     });
     Ok(Begun::now(reply, held_bytes).holding(memory))
 }
@@ -179,14 +188,12 @@ fn refuse_transactions(request: &ProduceRequest<'_>) -> Option<ProduceRefusal> {
 
 fn answer<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
-    terms: &Terms,
+    listens: Listens,
     topics: Vec<TopicEcho>,
     answers: Vec<ProduceAnswer>,
 ) -> Served<P::Disk> {
     let errors: Vec<ErrorCode> = answers.iter().map(error_of).collect();
-    if terms.acks.is_none()
-        && !answers.iter().any(|a| a.outcome == Err(ProduceRefusal::InvalidAcks))
-    {
+    if listens == Listens::No {
         // Nobody listens under acks=0: the only way to tell of an error is to close, which makes the client look again.
         let first = errors.into_iter().find(|error| *error != ErrorCode::None);
         call.count(first.unwrap_or_default());

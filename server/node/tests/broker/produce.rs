@@ -136,6 +136,13 @@ fn other_acks_are_refused_for_every_partition_and_answered() {
         assert_eq!(codes, [ErrorCode::InvalidRequiredAcks; 2], "acks={acks}");
     }
     assert_eq!((client.end_of(&topic, 0), client.end_of(&topic, 1)), (0, 0));
+    // No partition to refuse: an answer all the same, or the client would take the next one for it.
+    for request in [produce_of(&topic, &[]), ProduceRequest::default()] {
+        let frame = client.call(9, &ProduceRequest { acks: 2, ..request });
+        let answer: wire::produce::ProduceResponse<'_> = frame.read();
+        assert!(answer.responses.iter().all(|topic| topic.partition_responses.is_empty()));
+    }
+    client.expect_alive();
 }
 
 #[test]

@@ -11,7 +11,7 @@ use commitlog::{IoStage, LogFailure, SafeEnd, StartKind};
 use futures_lite::future::or;
 
 use super::replica::Replica;
-use super::start::{self, Node, SimStore, StartError};
+use super::start::{self, Node, SimStore, StartError, Stopped};
 use super::{Ending, FaultPlan, LifePlan, World, scrub, trim, verify, work};
 use crate::disk::{Faults, SimDisk};
 use crate::prng::OneIn;
@@ -183,7 +183,8 @@ fn is_settled(replica: &Replica) -> bool {
     let (ends, model_end) = (replica.log.ends(), replica.of().model.borrow().end());
     match replica.failure.get() {
         None => ends.durable().0 == model_end,
-        Some(LogFailure::Io { stage: IoStage::Sync | IoStage::SyncDirectory, .. }) => true,
+        // Where names cannot be made they may not become lasting either: a sync that fails after that is told of no more.
+        Some(LogFailure::Io { stage, .. }) if stage != IoStage::Write => true,
         Some(_) => ends.durable() >= ends.safe_end(),
     }
 }
@@ -206,7 +207,9 @@ async fn cut_off_stop(world: &World, node: &Node) {
 
 /// A stop in order.
 async fn stop(world: &Rc<World>, disk: &SimDisk, node: Node) -> Verdict {
-    start::stop(world, disk, &node).await?;
+    if start::stop(world, disk, &node).await? == Stopped::NextRecovers {
+        return Ok(());
+    }
     world.is_untouched.set(node.replicas.iter().all(|replica| replica.failure.get().is_none()));
     world.count(|stats| stats.clean_stops += 1);
     Ok(())

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use commitlog::checkpoint::remove_vanished;
 use commitlog::directory::{self, NewIds};
-use commitlog::{CheckpointMap, LogIdentity, LogOptions, SafeEnd, StartKind, Store, StoreOptions};
+use commitlog::{
+    CheckpointMap, LogIdentity, LogOptions, SafeEnd, StartKind, Store, StoreError, StoreOptions,
+};
 use partition::{Producers, ProducersOptions};
 use record::{LeaderEpoch, NodeId, Offset, Slot, TopicId, TopicPartition};
 
@@ -266,12 +268,34 @@ async fn first_checkpoints(
     Ok(())
 }
 
+/// How a stop in order ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopped {
+    /// The next start takes the files as they are.
+    Clean,
+    /// It does not.
+    NextRecovers,
+}
+
 /// Stops in order. Afterwards the checkpoints cover all that a healthy log holds.
-pub(super) async fn stop(world: &World, disk: &SimDisk, node: &Node) -> Verdict {
+pub(super) async fn stop(world: &World, disk: &SimDisk, node: &Node) -> Verdict<Stopped> {
+    let mut owes_sync = false;
     for store in &node.stores {
-        if let Err(error) = store.close(world.now()).await {
-            return broken("a healthy disk closes", error.to_string());
+        match store.close(world.now()).await {
+            Ok(()) => {}
+            // A log whose sync failed under write caching: as the broker does, the marker is not written.
+            Err(StoreError::Unsettled { .. }) => owes_sync = true,
+            Err(error) => return broken("a healthy disk closes", error.to_string()),
         }
+    }
+    if owes_sync {
+        let has_failed = node.replicas.iter().any(|replica| replica.failure.get().is_some());
+        let detail = "promised and not durable".to_owned();
+        return if has_failed {
+            Ok(Stopped::NextRecovers)
+        } else {
+            broken("a clean stop covers everything", detail)
+        };
     }
     if let Err(error) = directory::write_clean_stop(disk).await {
         return broken("a healthy disk closes", error.to_string());
@@ -284,7 +308,7 @@ pub(super) async fn stop(world: &World, disk: &SimDisk, node: &Node) -> Verdict 
             return broken("a clean stop covers everything", detail);
         }
     }
-    Ok(())
+    Ok(Stopped::Clean)
 }
 
 /// How far the checkpoints on disk cover each log; 0 where they cannot be read.

@@ -50,7 +50,9 @@ async fn delete(world: &World, store: &SimStore, replica: &Replica, plan: LifePl
         1 => Offset(high_watermark.0 + 1),
         _ => Offset(prng.below(high_watermark.0.unsigned_abs() + 1).cast_signed()),
     });
-    if let Err(failure) = replica.log.durable_through(Offset(offset.0 - 1)).await {
+    if offset <= high_watermark
+        && let Err(failure) = replica.log.durable_through(Offset(offset.0 - 1)).await
+    {
         // Under write caching a log that failed has more than it may let go of.
         return match replica.failure.get() {
             Some(_) if replica.log.ends().durable() < high_watermark => Ok(()),
