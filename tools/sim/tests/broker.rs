@@ -5,7 +5,7 @@ mod promises;
 use sim::broker_world::BrokerWorld;
 
 /// Seeds of the quick run; CI runs more by the binary.
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 160;
 
 /// Seeds that each mutant may take: a few times what the slowest to catch needs.
 const MUTANT_SEEDS_MAX: u64 = 1_000;

@@ -187,7 +187,7 @@ impl Config {
             mesh_messages_max: *prng.pick(&[1, 4, 64]),
             handover_requests: *prng.pick(&[1, 1, 2]),
             segment_ms: *prng.pick(&[1_000, 604_800_000]),
-            caches: prng.below(5) == 0,
+            caches: prng.below(8) == 0,
             batch_bytes_max: *prng.pick(&[300, 3_000, 30_000]),
             batches_per_life: prng.between(3, 25),
             consumers: prng.between(1, 2),
