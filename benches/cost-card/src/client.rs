@@ -6,7 +6,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use record::{Offset, PartitionIndex};
-use wire::create_topics::{CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse};
+use wire::create_topics::{
+    CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
+};
 use wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
 use wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
 use wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};

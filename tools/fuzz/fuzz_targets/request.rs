@@ -46,7 +46,9 @@ fn check_response(api: ApiKey, version: i16, body: &[u8]) {
 }
 
 fuzz_target!(|input: &[u8]| {
-    let [direction, key_high, key_low, version_high, version_low, body @ ..] = input else { return };
+    let [direction, key_high, key_low, version_high, version_low, body @ ..] = input else {
+        return;
+    };
     let key = i16::from_be_bytes([*key_high, *key_low]);
     let version = i16::from_be_bytes([*version_high, *version_low]);
     let Some(api) = ApiKey::from_key(key) else { return };
