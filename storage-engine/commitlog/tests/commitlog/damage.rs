@@ -5,18 +5,6 @@ use record::{BatchHeader, Codec, Offset, Timestamp};
 
 use crate::support::world::{DIRECTORY, NOW, Settings, Stopped, World, batch};
 
-fn sealed_world() -> World {
-    let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
-    let mut world = World::new(settings);
-    for index in 0..120 {
-        world.append_synced(&batch(Codec::None, NOW.0 + index * 10, 2, 900));
-    }
-    world.settle();
-    world.checkpoint();
-    assert!(world.log.segment_count() >= 3);
-    world
-}
-
 /// Reads batch by batch: bytes, or the offsets that are refused.
 fn read_all(world: &World) -> Vec<Result<Vec<u8>, std::ops::Range<Offset>>> {
     let mut from = Offset(0);
@@ -39,12 +27,12 @@ fn read_all(world: &World) -> Vec<Result<Vec<u8>, std::ops::Range<Offset>>> {
 
 #[test]
 fn one_flipped_bit_in_a_sealed_segment_costs_one_batch() {
-    let size = sealed_world().model[0].len();
+    let size = World::sealed().model[0].len();
     // Every field of the header, and the records.
     let bits = (0..61 * 8).step_by(5).chain([61 * 8 + 5, size * 8 - 1]);
     for (round, bit) in bits.enumerate() {
         let hit = [0, 5, 14][round % 3];
-        let world = sealed_world();
+        let world = World::sealed();
         let position: usize = world.model[..hit].iter().map(Vec::len).sum();
         let path = format!("{DIRECTORY}/{:020}.log", 0);
         world.disk.edit(&path, |bytes| bytes[position + bit / 8] ^= 1 << (bit % 8));
@@ -67,7 +55,7 @@ fn one_flipped_bit_in_a_sealed_segment_costs_one_batch() {
 
 #[test]
 fn the_rest_of_a_segment_is_served_after_a_hole() {
-    let world = sealed_world();
+    let world = World::sealed();
     let position: usize = world.model[..7].iter().map(Vec::len).sum();
     let to: usize = world.model[..10].iter().map(Vec::len).sum();
     let path = format!("{DIRECTORY}/{:020}.log", 0);
@@ -110,7 +98,7 @@ fn a_damaged_index_is_made_again_and_every_answer_is_right() {
         ("long", |bytes| bytes.extend_from_slice(&[0xff; 24])),
     ];
     for (name, damage) in kinds {
-        let stopped = sealed_world().stop();
+        let stopped = World::sealed().stop();
         damage_indexes(&stopped, damage);
         let world = stopped.start();
         for (index, expected) in world.model.iter().enumerate().rev() {
@@ -131,7 +119,7 @@ fn a_damaged_index_is_made_again_and_every_answer_is_right() {
 
 #[test]
 fn deleted_indexes_come_back() {
-    let stopped = sealed_world().stop();
+    let stopped = World::sealed().stop();
     let names: Vec<String> =
         stopped.disk.names(DIRECTORY).into_iter().filter(|name| name.ends_with("index")).collect();
     let path = |name: &str| format!("{DIRECTORY}/{name}");
@@ -151,7 +139,7 @@ fn deleted_indexes_come_back() {
 
 #[test]
 fn an_index_ahead_of_its_log_proves_nothing() {
-    let mut stopped = sealed_world().stop();
+    let mut stopped = World::sealed().stop();
     let names = stopped.disk.names(DIRECTORY);
     let newest = names.iter().rfind(|name| name.ends_with(".log")).unwrap();
     let cut: usize = stopped.model[117..].iter().map(Vec::len).sum();

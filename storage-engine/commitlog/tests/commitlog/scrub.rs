@@ -1,23 +1,16 @@
 //! Scrubbing: what nobody reads is found, what cannot be read is passed, what nobody can ask for is no damage.
 
 use commitlog::{Pace, ReadError};
-use record::{Codec, Offset};
+use record::Offset;
 
-use crate::support::world::{DIRECTORY, NOW, Settings, World, batch};
+use crate::support::world::{DIRECTORY, World};
 
 const FIRST: &str = "00000000000000000000.log";
 
-/// Segments of about 30 batches of two records, sealed but for the last.
 fn sealed_world() -> World {
-    let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
-    let mut world = World::new(settings);
-    for index in 0..120 {
-        world.append_synced(&batch(Codec::None, NOW.0 + index * 10, 2, 900));
-    }
-    world.settle();
+    let world = World::sealed();
+    // So that records may be deleted.
     world.log.set_high_watermark(world.log.ends().durable());
-    world.checkpoint();
-    assert!(world.log.segment_count() >= 3);
     world
 }
 

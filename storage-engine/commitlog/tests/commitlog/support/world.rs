@@ -186,6 +186,19 @@ impl World {
         Self { disk, executor, settings, store, log, report, fold, model, epoch: LeaderEpoch(0) }
     }
 
+    /// Segments of about 30 batches of two records, sealed but for the last, read from disk alone and checkpointed.
+    pub(crate) fn sealed() -> Self {
+        let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
+        let mut world = Self::new(settings);
+        for index in 0..120 {
+            world.append_synced(&batch(Codec::None, NOW.0 + index * 10, 2, 900));
+        }
+        world.settle();
+        world.checkpoint();
+        assert!(world.log.segment_count() >= 3);
+        world
+    }
+
     /// Appends a batch; the caller decides whether it waits.
     pub(crate) fn append(&mut self, batch: &[u8]) -> Offset {
         let header = BatchHeader::parse(batch).unwrap();
