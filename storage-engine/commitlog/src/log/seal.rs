@@ -280,7 +280,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 
     /// Removes the snapshots within segments that have a newer one at or below `end`, where recovery begins at the earliest.
     async fn remove_superseded(&self, end: Offset) {
-        let _busy = self.busy();
+        // Most often there is none, and this runs for every log at every checkpoint: nobody is held up or woken then.
         let superseded = {
             let mut state = self.state.borrow_mut();
             if self.is_closed() || state.superseded.is_empty() {
@@ -291,6 +291,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             let gone: Vec<(Offset, Offset)> = gone;
             gone
         };
+        if superseded.is_empty() {
+            return;
+        }
+        let _busy = self.busy();
         for (at, _) in superseded {
             // At a segment's base it is its segment's, and goes with it.
             if self.state.borrow().segment(at).is_some() {
