@@ -292,6 +292,14 @@ fn hint(nearest: Option<&str>) -> String {
     nearest.map_or_else(String::new, |key| format!("; did you mean {key}"))
 }
 
+/// A file that is none of ours has an error in nearly every line: what fills a screen says so as well as all of them.
+const ERRORS_SHOWN_MAX: usize = 50;
+
 fn lines(errors: &[ConfigError]) -> String {
-    errors.iter().map(ConfigError::to_string).collect::<Vec<_>>().join("\n")
+    let mut lines: Vec<_> =
+        errors.iter().take(ERRORS_SHOWN_MAX).map(ConfigError::to_string).collect();
+    if errors.len() > ERRORS_SHOWN_MAX {
+        lines.push(format!("and {} more errors", errors.len() - ERRORS_SHOWN_MAX));
+    }
+    lines.join("\n")
 }

@@ -235,6 +235,15 @@ fn bad_files_are_refused_with_line_key_value_and_bound() {
 }
 
 #[test]
+fn a_file_of_another_kind_does_not_flood_the_screen() {
+    let text: String = (0..1000).map(|number| format!("key{number} = 1\n")).collect();
+    let lines = refused(&file(&text));
+    assert_eq!(lines.len(), 51);
+    assert_eq!(lines[49], "corelog.toml:50: key49: unknown option");
+    assert_eq!(lines[50], "and 950 more errors");
+}
+
+#[test]
 fn every_error_is_told_at_once_in_the_order_of_the_lines() {
     let text = "node.id = -5\nshards = 0\nfoo = 1\nfetch.max.bytes = \"big\"\nlisteners = \"x\"";
     let mut sources = file(text);
