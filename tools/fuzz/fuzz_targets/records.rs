@@ -10,8 +10,8 @@ use std::cell::RefCell;
 use libfuzzer_sys::fuzz_target;
 use record::batch::{Attributes, HEADER_BYTES, LENGTH_END, crc_of};
 use record::{
-    BatchBuilder, BatchHeader, BatchRefusal, Codec, NewRecord, NullKeys, Records, Step, Summary,
-    Timestamp, ValidateOptions, Validator, Workspace, decompress,
+    BatchBuilder, BatchHeader, BatchRefusal, Codec, DecompressError, NewRecord, NullKeys, Records,
+    Step, Summary, Timestamp, ValidateOptions, Validator, Windows, Workspace, decompress,
 };
 
 const OUTPUT_BYTES_MAX: usize = 1 << 20;
@@ -44,7 +44,7 @@ fn wrap(codec: Codec, records_count: i32, records: &[u8]) -> Vec<u8> {
     batch
 }
 
-fn validate(
+fn validate_once(
     batch: &[u8],
     budget_ns: u32,
     workspace: &mut Workspace,
@@ -55,6 +55,24 @@ fn validate(
             return Ok(summary);
         }
     }
+}
+
+/// As a broker does it: frames with large windows are taken at a second attempt, when they are allowed.
+fn validate(
+    batch: &[u8],
+    budget_ns: u32,
+    workspace: &mut Workspace,
+) -> Result<Summary, BatchRefusal> {
+    let mut outcome = validate_once(batch, budget_ns, workspace);
+    if let Err(BatchRefusal::Data(DecompressError::LargeWindow { codec, .. })) = outcome {
+        assert_eq!(codec, Codec::Zstd);
+        workspace.allow(Windows::Large);
+        outcome = validate_once(batch, budget_ns, workspace);
+        workspace.shed();
+        let again = matches!(outcome, Err(BatchRefusal::Data(DecompressError::LargeWindow { .. })));
+        assert!(!again, "a large window was allowed");
+    }
+    outcome
 }
 
 /// The number of decompressed bytes, if they are exactly these records.
