@@ -59,14 +59,14 @@ pub enum GrowthRefusal {
         name: String,
     },
     /// Not more than there are, or more than a topic may have (37).
-    #[error(
-        "{asked} partitions: must be above {present}, which there are, up to {PARTITIONS_PER_TOPIC_MAX}"
-    )]
+    #[error("{asked} partitions: must be above {present}, which there are, up to {maximum}")]
     Count {
         /// As asked.
         asked: i32,
         /// How many there are.
         present: usize,
+        /// How many one topic may have, whatever the others have.
+        maximum: usize,
     },
     /// More partitions than there may be (44).
     #[error(transparent)]
@@ -139,7 +139,10 @@ impl Image {
             .filter(|asked| *asked <= PARTITIONS_PER_TOPIC_MAX)
             .and_then(|asked| asked.checked_sub(present))
             .filter(|count| *count > 0)
-            .ok_or(GrowthRefusal::Count { asked, present })?;
+            .ok_or_else(|| {
+                let maximum = partitions_max.min(PARTITIONS_PER_TOPIC_MAX);
+                GrowthRefusal::Count { asked, present, maximum }
+            })?;
         self.check_partition_count(count, partitions_max, taken)?;
         let replicas = self.place_growth(topic, count, growth.assignments.as_deref(), taken)?;
         taken.partition_count += count;

@@ -29,7 +29,9 @@ use cluster::{
 };
 use record::NodeId;
 
-pub use error::{AddressProblem, AdvertisedProblem, ConfigError, ConfigErrors, Place};
+pub use error::{
+    AddressProblem, AdvertisedProblem, ConfigError, ConfigErrors, DataDirProblem, Place,
+};
 pub use kafka::{KAFKA_BROKER_CONFIGS, KafkaBrokerConfig};
 pub use listeners::{AdvertisedHost, ListenerConfig};
 pub use overlap::Overlap;
@@ -166,12 +168,14 @@ impl Config {
     /// Reads and checks everything; all that is wrong comes back at once.
     pub fn load(sources: &Sources) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
-        let collected = collect(sources, &mut errors);
+        let mut collected = collect(sources, &mut errors);
         let mut warnings = Vec::new();
         let listeners = resolve_listeners(&collected, &mut errors, &mut warnings);
+        listeners::note_advertised(&mut collected, &listeners);
         let reader = SettingReader { settings: &collected.settings };
         let peer_listen = reader.address("peer.listen", &mut errors);
         let admin_listen = reader.address("admin.listen", &mut errors);
+        reader.check_data_dir(&mut errors);
         reader.check_roles(&mut errors);
         reader.check_trace_filter(&mut errors);
         // On an automatic number of cores `serve` looks again.
@@ -292,6 +296,21 @@ impl SettingReader<'_> {
                 None
             }
         }
+    }
+
+    /// A name with a comma may be one directory, but whoever writes it means Kafka's list: data would go where nobody looks.
+    fn check_data_dir(&self, errors: &mut Vec<ConfigError>) {
+        let key = "data.dir";
+        let text = self.text(key);
+        let problem = if text.trim().is_empty() {
+            DataDirProblem::Empty
+        } else if text.contains(',') {
+            DataDirProblem::Several
+        } else {
+            return;
+        };
+        let (place, value) = (self.place(key), cluster::excerpt(text));
+        errors.push(ConfigError::DataDir { place, value, problem });
     }
 
     fn check_roles(&self, errors: &mut Vec<ConfigError>) {

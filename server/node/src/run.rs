@@ -157,7 +157,7 @@ where
     let signals = Signals::catch().map_err(|errno| StartError::Signals { errno })?;
     let placement = topology::placement(options.shards, &topology::cpus());
     let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");
-    tracing::info!(data_cores = shard_count, cpus = %cpu_list(&placement), open_files_max, "starting the cores");
+    tracing::info!(data_cores = shard_count, cpus = %cpu_list(&placement), process_open_files = open_files_max, "starting the cores");
     if directory_kind == DirectoryKind::Memory {
         tracing::warn!(
             "data.dir is on a file system in memory: nothing in it survives the end of this machine"

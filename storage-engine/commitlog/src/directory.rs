@@ -15,7 +15,7 @@ use record::{NodeId, TopicId, TopicPartition};
 use crate::checkpoint::{CHECKPOINT_DIRECTORY, CheckpointMap};
 use crate::disk::{Disk, DiskError, DiskResult, EntryKind, PathEntry};
 use crate::error::{AtPath, StoreError};
-use crate::foreign::refuse_foreign;
+use crate::foreign::{names_corelog, refuse_foreign};
 use crate::small_file;
 use crate::store::StartKind;
 
@@ -209,9 +209,12 @@ pub(crate) fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
 /// Who a data directory says it belongs to; `None` where it does not say. Nothing is changed.
 pub async fn read_identity<D: Disk>(disk: &D) -> Result<Option<NewIds>, DirectoryError> {
     let meta = small_file::read(disk, META_FILE, META_BYTES_MAX).await.at(META_FILE)?;
-    // Its names were looked at before the lock was taken.
-    refuse_foreign([], meta.as_deref())?;
     let Some(bytes) = meta else { return Ok(None) };
+    if !names_corelog(&bytes) {
+        // What stands beside it tells Kafka's from ours that has lost its lines.
+        let beside = disk.list("").await.at("")?;
+        refuse_foreign(beside.iter().map(|entry| entry.name.as_str()), Some(&bytes))?;
+    }
     decode_meta(&bytes).map(Some).map_err(refusal)
 }
 

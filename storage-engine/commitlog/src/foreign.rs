@@ -43,12 +43,13 @@ pub fn refuse_foreign<'a>(
     if meta.is_some_and(names_corelog) {
         return Ok(());
     }
-    // Properties that Java writes begin with a comment; ours never do.
-    let is_javas = meta.is_some_and(|meta| meta.starts_with(b"#"));
-    if is_javas || names.iter().any(|name| KAFKA_NAMES.contains(name)) {
+    let is_begun = names.iter().any(|name| OWN_DIRECTORIES.contains(name));
+    // Beside what we make, an identity without our lines is ours and damaged, however much it looks like Kafka's.
+    let is_kafkas = meta.is_some_and(|meta| !is_begun && names_kafka(meta));
+    if is_kafkas || names.iter().any(|name| KAFKA_NAMES.contains(name)) {
         return Err(DirectoryError::Kafka);
     }
-    if meta.is_some() || names.iter().any(|name| OWN_DIRECTORIES.contains(name)) {
+    if meta.is_some() || is_begun {
         return Ok(());
     }
     let is_harmless = |name: &str| {
@@ -62,8 +63,15 @@ pub fn refuse_foreign<'a>(
 }
 
 /// Whether a line of it is ours alone.
-fn names_corelog(meta: &[u8]) -> bool {
+pub(crate) fn names_corelog(meta: &[u8]) -> bool {
     meta.split(|byte| *byte == b'\n').any(|line| line.starts_with(b"corelog."))
+}
+
+/// Whether it looks like Kafka's: properties that Java writes begin with a comment, and a tool that leaves it out keeps the
+/// lines that each version of the file has.
+fn names_kafka(meta: &[u8]) -> bool {
+    let has = |key: &[u8]| meta.split(|byte| *byte == b'\n').any(|line| line.starts_with(key));
+    meta.starts_with(b"#") || (has(b"version=") && (has(b"node.id=") || has(b"broker.id=")))
 }
 
 #[cfg(test)]
@@ -88,7 +96,14 @@ mod tests {
             // Damaged, and for `open_or_create` to judge.
             (&["meta.properties", "topics"], Some(""), Ok(())),
             (&["meta.properties", "topics"], Some("version=1\nnode.id=1\n"), Ok(())),
+            (&["meta.properties", "checkpoints"], Some(kafkas), Ok(())),
             (&["meta.properties"], Some(kafkas), Err(DirectoryError::Kafka)),
+            (
+                &["meta.properties", "orders-0", ".lock"],
+                Some("version=1\ncluster.id=x\nnode.id=1\n"),
+                Err(DirectoryError::Kafka),
+            ),
+            (&["meta.properties"], Some("version=0\nbroker.id=1\n"), Err(DirectoryError::Kafka)),
             (
                 &["bootstrap.checkpoint", "orders-0"],
                 Some("version=1\n"),

@@ -162,6 +162,8 @@ fn offsets_finds_ends_and_times() {
         vec!["1", "0", "3", "3"],
     ];
     assert_eq!(words(&ends), expected);
+    let json = told(&["offsets", "offsets-test", "-p", "1", "-o", "json"]);
+    assert!(json.contains("\"latest\":3,\"between\":3"), "{json}");
     let found = |at: &str| {
         let place = format!("--at={at}");
         let json = told(&["offsets", "offsets-test", &place, "-p", "1", "-o", "json"]);
@@ -215,6 +217,20 @@ fn config_check_tells_every_error_with_its_line_and_writes_nothing() {
     assert_eq!(lines[1], ["OPTION", "VALUE", "SET", "AT"]);
     assert_eq!(lines[2][..2], ["num.partitions", "3"]);
     assert!(lines[2][2].ends_with(".toml:1"), "{text}");
+    let listeners = "[[listeners]]\nname = \"IN\"\nbind = \"127.0.0.1:0\"\nadvertised = \"in.example.org:9092\"\n\
+                     advertise = \"core\"\n";
+    std::fs::write(&file, listeners).unwrap();
+    let text = ok(alone(&["config", "check", path]));
+    for row in
+        [["advertised.listeners", "IN://in.example.org:9092"], ["listeners.advertise", "IN=core"]]
+    {
+        assert!(words(&text).iter().any(|words| words.starts_with(&row)), "{row:?}: {text}");
+    }
+    let twice = "[[listeners]]\nbind = \"127.0.0.1:0\"\n".repeat(2);
+    std::fs::write(&file, twice).unwrap();
+    let (code, said) = failed(&alone(&["config", "check", path]));
+    assert!(code == 1 && said.contains("the name stands twice"), "{said}");
+    assert!(!said.contains("next:"), "an option's meaning is no help here: {said}");
     std::fs::remove_file(&file).unwrap();
     let (code, said) = failed(&alone(&["config", "check", path]));
     assert!(code == 6 && said.contains("No such file"), "{said}");
@@ -256,7 +272,7 @@ fn options_of_topics_are_altered_all_or_none() {
 fn options_of_a_node_are_shown_and_altered() {
     let table = told(&["config", "describe", "--node", "1"]);
     let rack = words(&table).into_iter().find(|row| row[0] == "broker.rack").unwrap();
-    assert_eq!(rack, ["broker.rack", "rack-7", "file", "at", "start"]);
+    assert_eq!(rack, ["broker.rack", "rack-7", "static", "at", "start"]);
     let alter = ["config", "alter", "--node", "1", "-c", "log.index.interval.bytes=8192"];
     assert_eq!(told(&alter), "node 1: changed\n");
     let row = told(&["config", "describe", "--node", "1", "log.index.interval.bytes"]);
@@ -264,9 +280,26 @@ fn options_of_a_node_are_shown_and_altered() {
     told(&["config", "alter", "--node", "1", "--reset", "log.index.interval.bytes"]);
     let fixed = ["config", "alter", "--node", "1", "-c", "broker.rack=other"];
     let (code, said) = failed(&with_input(&fixed, ""));
-    assert!(code == 1 && said.contains("broker.rack"), "{said}");
-    let (code, said) = failed(&with_input(&["config", "describe", "--node", "7"], ""));
-    assert!(code == 1 && said.contains("broker 7"), "{said}");
+    let expected =
+        "node 1: broker.rack = other: cannot be changed while the node runs (INVALID_REQUEST)\n";
+    assert!(code == 1 && said.contains(expected) && said.contains("next: set it in"), "{said}");
+    for verb in [&["describe"][..], &["alter", "-c", "num.partitions=2"]] {
+        let args = [&["config"], verb, &["--node", "7"]].concat();
+        let (code, said) = failed(&with_input(&args, ""));
+        assert!(code == 1 && said.contains("no node 7; there are: 1\n"), "{said}");
+    }
+    let unknown = |owner: &[&str], key: &str| {
+        let args = [&["config", "describe"], owner, &[key]].concat();
+        let (code, said) = failed(&with_input(&args, ""));
+        assert!(code == 1 && said.contains(": unknown option\n"), "{args:?}: {said}");
+        said
+    };
+    assert!(unknown(&["--node", "1"], "num.partition").contains("did you mean num.partitions?"));
+    assert!(unknown(&["--all-nodes"], "num.partition").contains("did you mean num.partitions?"));
+    unknown(&["--node", "1"], "quite.another.thing");
+    told(&["topic", "create", "describe-test"]);
+    let topic = ["--topic", "describe-test"];
+    assert!(unknown(&topic, "retention.m").contains("did you mean retention.ms?"));
 }
 
 #[test]
@@ -320,6 +353,7 @@ fn records_are_deleted_from_the_front() {
     let (code, said) =
         failed(&with_input(&["records", "delete", "trim-test", "--before", "9"], ""));
     assert!(code == 1 && said.contains("OFFSET_OUT_OF_RANGE"), "{said}");
+    assert!(said.contains("; trim-test-0 holds 1..3"), "{said}");
     // Everything is older than that.
     let future = ["records", "delete", "trim-test", "-p", "1", "--before-time", "9999-01-01"];
     assert_eq!(words(&told(&future))[1..], [["1", "2"]]);

@@ -451,6 +451,8 @@ fn the_directory_of_another_program_is_refused_and_left_as_it_is() {
         assert_eq!(std::fs::read_dir(&data_dir).unwrap().count(), files.len(), "{name}");
         drop(std::fs::remove_dir_all(&data_dir));
     };
+    let plain = "version=1\ncluster.id=x\nnode.id=1\n";
+    check("plain", &[("meta.properties", plain)], "Apache Kafka");
     let kafkas = "#\n#Sun Nov 29 22:06:06 UTC 2026\ncluster.id=x\nnode.id=1\nversion=1\n";
     check("kafkas", &[("meta.properties", kafkas), ("bootstrap.checkpoint", "")], "Apache Kafka");
     check("home", &[("thesis.txt", "mine")], "`thesis.txt` is in it");
@@ -503,6 +505,29 @@ fn a_client_that_needs_a_group_is_named_in_the_log_once() {
     assert_eq!(said.matches("consumer groups are not supported yet").count(), 1, "{said}");
     assert!(said.contains("billing"), "{said}");
     drop(std::fs::remove_dir_all(&data_dir));
+}
+
+#[test]
+fn options_that_are_wrong_are_told_by_the_program_with_what_to_do() {
+    let data_dir = data_dir("wrong-options");
+    let check = |settings: &[&str], expected: &str| {
+        let (code, said) = refusal(&data_dir, settings);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.starts_with("corelog: ") && said.contains(expected), "{said}");
+        said
+    };
+    let said = check(&["num.partition=3"], "did you mean num.partitions");
+    assert!(said.trim_end().lines().last().unwrap().starts_with("next: "), "{said}");
+    assert!(!data_dir.exists());
+    // The flag would hold over these.
+    for (value, expected) in [("/a,/b", "one directory only"), ("", "the value is empty")] {
+        let mut serve = corelog();
+        let output = serve.args(["serve", "--set"]).arg(format!("data.dir={value}")).output();
+        let output = output.unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(expected), "{said}");
+    }
 }
 
 #[test]

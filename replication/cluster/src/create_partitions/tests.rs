@@ -100,8 +100,9 @@ fn what_is_not_an_increase_is_refused() {
     let mut image = image();
     for asked in [2, 1, 0, -1, i32::MIN, 100_001, i32::MAX] {
         let said = grow(&mut image, vec![growth("orders", asked)]);
-        let expected =
-            alloc::format!("{asked} partitions: must be above 2, which there are, up to 100000");
+        let expected = alloc::format!(
+            "{asked} partitions: must be above 2, which there are, up to {PARTITIONS_MAX}"
+        );
         assert_eq!(said, [expected]);
     }
     assert_eq!(image.partition_count(), 3);

@@ -90,7 +90,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 38] = [
         allowed: Allowed::Range(1, i64::MAX),
         broker_synonyms: &["log.flush.interval.messages"],
         built: Built::Listed,
-        doc: "Records between two forced flushes. Acknowledged records are always on stable storage, so this changes nothing.",
+        doc: "Records between two forced flushes. Changes nothing: acknowledged records are on stable storage already, or with write.caching after the node's write.caching.flush.ms.",
     },
     TopicConfig {
         name: "flush.ms",
@@ -99,7 +99,7 @@ pub static TOPIC_CONFIGS: [TopicConfig; 38] = [
         allowed: Allowed::Range(0, i64::MAX),
         broker_synonyms: &["log.flush.interval.ms"],
         built: Built::Listed,
-        doc: "Milliseconds between two forced flushes. Acknowledged records are always on stable storage, so this changes nothing.",
+        doc: "Milliseconds between two forced flushes. Changes nothing: acknowledged records are on stable storage already, or with write.caching after the node's write.caching.flush.ms.",
     },
     TopicConfig {
         name: "follower.replication.throttled.replicas",

@@ -176,12 +176,43 @@ pub enum ConfigError {
         /// The value, cut to a bound.
         value: String,
     },
+    /// Not one directory.
+    #[error("{place}: data.dir = {value:?}: {problem}")]
+    DataDir {
+        /// Where.
+        place: Place,
+        /// The value, cut to a bound.
+        value: String,
+        /// What is wrong with it.
+        problem: DataDirProblem,
+    },
+    /// An option of the node among the fields of a listener: TOML takes what follows a table's head for the table's.
+    #[error(
+        "{place}: {key}: no field of a listener; an option of the node stands above the first [table] or [[listeners]]"
+    )]
+    Misplaced {
+        /// Where.
+        place: Place,
+        /// The key as it stands there, cut to a bound.
+        key: String,
+    },
     /// Roles that this version cannot separate.
     #[error("{place}: process.roles: must be broker,coordinator: one node has both roles for now")]
     Roles {
         /// Where.
         place: Place,
     },
+}
+
+/// What can be wrong with the data directory's name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum DataDirProblem {
+    /// No name at all.
+    #[error("the value is empty: give the path of a directory")]
+    Empty,
+    /// Kafka's list of several.
+    #[error("one directory only, and no comma in its name: a node keeps everything in one place")]
+    Several,
 }
 
 /// What can be wrong with an address to bind.
@@ -269,6 +300,12 @@ impl ConfigErrors {
 }
 
 impl ConfigError {
+    /// Whether it is about what one option may be, which `corelog config explain` tells.
+    #[must_use]
+    pub const fn is_about_an_option(&self) -> bool {
+        matches!(self, Self::UnknownKey { .. } | Self::WrongType { .. } | Self::Value { .. })
+    }
+
     fn place(&self) -> Option<&Place> {
         match self {
             Self::Syntax { place, .. }
@@ -282,6 +319,8 @@ impl ConfigError {
             | Self::Advertised { place, .. }
             | Self::Listener { place, .. }
             | Self::TraceFilter { place, .. }
+            | Self::DataDir { place, .. }
+            | Self::Misplaced { place, .. }
             | Self::Roles { place } => Some(place),
             Self::TooLarge { .. } | Self::SetForm { .. } => None,
         }

@@ -12,7 +12,8 @@ use toml::de::{DeTable, DeValue};
 
 use super::error::{ConfigError, Place};
 use super::listeners::{LISTENER_FIELDS, ListenerTable};
-use super::sources::{CONFIG_FILE_BYTES_MAX, RawSetting, RawValue};
+use super::schema::option;
+use super::sources::{CONFIG_FILE_BYTES_MAX, RawSetting, RawValue, all_keys};
 
 /// Where in the file something stands.
 struct Lines<'a> {
@@ -46,7 +47,7 @@ pub(super) fn read_file(name: &str, text: &str, errors: &mut Vec<ConfigError>) -
     for error in syntax_errors {
         let place = lines.place(&error.span().unwrap_or(0..0));
         let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        let hint = hint_of(&message);
+        let hint = hint_of(name, &message);
         errors.push(ConfigError::Syntax { place, message, hint });
     }
     let mut settings = Vec::new();
@@ -56,7 +57,13 @@ pub(super) fn read_file(name: &str, text: &str, errors: &mut Vec<ConfigError>) -
 }
 
 /// TOML cannot hold a value and a table under one name, and two keys of which one begins the other ask for that.
-fn hint_of(message: &str) -> &'static str {
+fn hint_of(name: &str, message: &str) -> &'static str {
+    if name.ends_with(".properties") {
+        return "; the file must be TOML: Kafka's properties are the same keys with strings in quotes, key = \"value\"";
+    }
+    if message.contains("must be quoted") {
+        return "; the file is TOML: a string stands in quotes, key = \"value\"";
+    }
     if message.contains("extend value") || message.contains("duplicate key") {
         return "; a key that another key begins with must be quoted: \"max.connections\" = 100";
     }
@@ -86,6 +93,12 @@ fn flatten(
             value => settings.push(RawSetting { key: path, value: raw_value(value), place }),
         }
     }
+}
+
+/// Whether a key is an option of the node, or the first words of one.
+fn begins_option(key: &str) -> bool {
+    let begins = |known: &str| known.strip_prefix(key).is_some_and(|rest| rest.starts_with('.'));
+    option(key).is_some() || all_keys().any(begins)
 }
 
 fn is_table(value: &Spanned<DeValue<'_>>) -> bool {
@@ -129,9 +142,13 @@ fn read_listener(
         let place = lines.place(&key.span());
         let key = key.get_ref().as_ref();
         let Some(field) = LISTENER_FIELDS.into_iter().find(|field| *field == key) else {
-            let nearest = nearest(key, LISTENER_FIELDS.into_iter());
-            let key = format!("listeners.{}", excerpt(key));
-            errors.push(ConfigError::UnknownKey { place, key, nearest });
+            let path = format!("listeners.{}", excerpt(key));
+            errors.push(if begins_option(key) {
+                ConfigError::Misplaced { place, key: path }
+            } else {
+                let nearest = nearest(key, LISTENER_FIELDS.into_iter());
+                ConfigError::UnknownKey { place, key: path, nearest }
+            });
             continue;
         };
         match value.get_ref() {

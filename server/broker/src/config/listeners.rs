@@ -42,6 +42,16 @@ pub struct ListenerConfig {
 }
 
 impl ListenerConfig {
+    /// What clients are told, as Kafka would write it; `None` where nothing is set.
+    fn advertised_text(&self) -> Option<String> {
+        let told = self.advertised.as_ref()?;
+        let (name, port) = (&self.name, told.port);
+        Some(match told.host.contains(':') {
+            true => format!("{name}://[{}]:{port}", told.host),
+            false => format!("{name}://{}:{port}", told.host),
+        })
+    }
+
     /// The listener as the node registers it, once it is bound to `bound`.
     #[must_use]
     pub fn endpoint(&self, bound: SocketAddr) -> ListenerEndpoint {
@@ -120,6 +130,21 @@ pub(super) fn resolve_listeners(
     check_names(&listeners, &place, errors);
     warnings.extend(listeners.iter().filter_map(warning_of));
     listeners
+}
+
+/// Puts what `[[listeners]]` advertise where it is shown and described: into `advertised.listeners`.
+pub(super) fn note_advertised(collected: &mut Collected, listeners: &[ListenerConfig]) {
+    let told: Vec<String> = listeners.iter().filter_map(ListenerConfig::advertised_text).collect();
+    if collected.listener_tables.is_empty() || told.is_empty() {
+        return;
+    }
+    let listeners_place = collected.settings.get("listeners").map(|setting| setting.place.clone());
+    if let Some(setting) = collected.settings.get_mut("advertised.listeners") {
+        setting.value = Some(told.join(","));
+        if setting.place == Place::Default {
+            setting.place = listeners_place.unwrap_or(Place::Default);
+        }
+    }
 }
 
 fn from_list(

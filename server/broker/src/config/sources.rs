@@ -9,7 +9,7 @@ use cluster::{Allowed, ConfigRefusal, ConfigType, check_value, excerpt, nearest}
 use super::Setting;
 use super::error::{ConfigError, Place};
 use super::file::read_file;
-use super::kafka::KAFKA_BROKER_CONFIGS;
+use super::kafka::{KAFKA_BROKER_CONFIGS, KAFKA_FORMER_CONFIGS};
 use super::listeners::ListenerTable;
 use super::schema::{ConfigOption, OPTIONS, Unit, environment_name, option};
 
@@ -152,9 +152,10 @@ fn known_option(
     let known = option(key);
     if known.is_none() {
         let place = place.clone();
-        let of_kafka = KAFKA_BROKER_CONFIGS.iter().find(|row| row.name == key);
+        let listed = KAFKA_BROKER_CONFIGS.iter().map(|row| row.name);
+        let of_kafka = listed.chain(KAFKA_FORMER_CONFIGS).find(|name| *name == key);
         errors.push(match of_kafka {
-            Some(row) => ConfigError::KafkaOnly { place, key: row.name },
+            Some(key) => ConfigError::KafkaOnly { place, key },
             None => {
                 let nearest = nearest(key, all_keys());
                 ConfigError::UnknownKey { place, key: excerpt(key), nearest }
@@ -165,7 +166,7 @@ fn known_option(
 }
 
 /// Every key and alias.
-fn all_keys() -> impl Iterator<Item = &'static str> {
+pub(super) fn all_keys() -> impl Iterator<Item = &'static str> {
     OPTIONS
         .iter()
         .flat_map(|option| std::iter::once(option.key).chain(option.aliases.iter().copied()))

@@ -27,6 +27,34 @@ fn environment(pairs: &[(&str, &str)]) -> Sources {
 }
 
 #[test]
+fn what_listener_tables_advertise_is_described_as_kafka_would_write_it() {
+    let text = "[[listeners]]\nname = \"A\"\nbind = \"127.0.0.1:9092\"\nadvertised = \"a.org:1\"\n\
+                [[listeners]]\nname = \"B\"\nbind = \"127.0.0.1:9093\"\nadvertised = \"[::1]:2\"\n\
+                [[listeners]]\nname = \"C\"\nbind = \"127.0.0.1:9094\"\n";
+    let config = load(text);
+    let setting = &config.settings["advertised.listeners"];
+    assert_eq!(setting.value.as_deref(), Some("A://a.org:1,B://[::1]:2"));
+    assert_ne!(setting.place, Place::Default);
+    let bare = load("[[listeners]]\nbind = \"127.0.0.1:9092\"\n");
+    assert_eq!(bare.settings["advertised.listeners"].place, Place::Default);
+}
+
+#[test]
+fn an_option_below_a_listener_and_a_file_of_properties_are_recognised() {
+    let said = |name: &str, text: &str| {
+        let file = Some((name.to_owned(), text.to_owned()));
+        Config::load(&Sources { file, ..Sources::default() }).unwrap_err().to_string()
+    };
+    let below = said("c.toml", "[[listeners]]\nbind = \"127.0.0.1:0\"\nnum.partitions = 3\n");
+    assert!(below.starts_with("c.toml:3: listeners.num: no field of a listener"), "{below}");
+    let properties = "broker.id=1\nlog.dirs=/tmp/kafka-logs\n";
+    let hint = "must be TOML: Kafka's properties";
+    assert!(said("server.properties", properties).contains(hint));
+    let unnamed = said("c.toml", properties);
+    assert!(!unnamed.contains(hint) && unnamed.contains("a string stands in quotes"), "{unnamed}");
+}
+
+#[test]
 fn no_configuration_at_all_is_a_configuration() {
     let config = Config::load(&Sources::default()).unwrap();
     assert_eq!(config.node_id, NodeId(1));
@@ -221,6 +249,20 @@ fn bad_files_are_refused_with_line_key_value_and_bound() {
     check(
         "log_segment_bytes = 2000000",
         &["1: log_segment_bytes: unknown option; did you mean log.segment.bytes"],
+    );
+    check(
+        "log.dirs = \"/a,/b\"",
+        &[
+            "1: data.dir = \"/a,/b\": one directory only, and no comma in its name: a node keeps everything in one place",
+        ],
+    );
+    check(
+        "data.dir = \" \"",
+        &["1: data.dir = \"\": the value is empty: give the path of a directory"],
+    );
+    check(
+        "zookeeper.connect = \"zk:2181\"",
+        &["1: zookeeper.connect: an option of Kafka's that has no effect in Corelog; remove it"],
     );
     check("[node]\nidd = 5", &["2: node.idd: unknown option; did you mean node.id"]);
     check(

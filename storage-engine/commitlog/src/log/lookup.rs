@@ -101,10 +101,16 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         match self.load_index(indexed).await? {
             Ok(index) => Ok(self.hold(self.index_key(indexed), index, IndexOrigin::File)),
             Err(damage) => {
-                tracing::warn!(
-                    log = %self.identity, segment = %readable.base, %damage,
-                    "index unusable: rebuilding it from the log"
-                );
+                let (log, segment) = (&self.identity, readable.base);
+                match damage {
+                    // Every crash leaves the newest segment without one.
+                    IndexDamage::Missing => {
+                        tracing::info!(%log, %segment, "no index yet: making it from the log");
+                    }
+                    damage => {
+                        tracing::warn!(%log, %segment, %damage, "index unusable: rebuilding it from the log");
+                    }
+                }
                 self.rebuild(indexed).await
             }
         }

@@ -69,8 +69,8 @@ pub(crate) enum ConfigSource {
     Node,
     /// Set for all nodes while they ran.
     AllNodes,
-    /// The node's file, environment or command line.
-    File,
+    /// The node's file, environment or command line: brokers do not tell which.
+    Static,
     /// Built in.
     Default,
     /// A number that this program does not know.
@@ -83,7 +83,7 @@ impl ConfigSource {
             1 => Self::Topic,
             2 => Self::Node,
             3 => Self::AllNodes,
-            4 => Self::File,
+            4 => Self::Static,
             5 => Self::Default,
             other => Self::Other(other),
         }
@@ -95,7 +95,7 @@ impl ConfigSource {
             Self::Topic => "topic",
             Self::Node => "node",
             Self::AllNodes => "all nodes",
-            Self::File => "file",
+            Self::Static => "static",
             Self::Default => "default",
             Self::Other(_) => "other",
         }
@@ -246,6 +246,10 @@ impl<P: Platform> Client<P> {
     ) -> Result<crate::client::Answer, ClientError> {
         let ConfigOwner::Node(id) = owner else { return self.ask_any(request).await };
         self.learn_brokers().await?;
+        if !self.brokers.contains_key(id) {
+            let known = self.brokers.keys().copied().collect();
+            return Err(ClientError::NoSuchNode { node: *id, known });
+        }
         let options = CallOptions::within(self.timeout());
         self.ask(*id, request, options).await
     }

@@ -85,7 +85,7 @@ pub(crate) enum ClientError {
         source: BodyError,
     },
     /// The broker said no.
-    #[error("{place}: {} ({}){}", code.text(), code.name(), said(message))]
+    #[error("{place}: {} ({})", said(*code, message.as_deref()), code.name())]
     Refused {
         /// What it was about: a topic, a partition.
         place: String,
@@ -99,6 +99,14 @@ pub(crate) enum ClientError {
     NotMentioned {
         /// What.
         place: String,
+    },
+    /// The cluster has no such node.
+    #[error("no node {node}; there are: {}", listed(known))]
+    NoSuchNode {
+        /// Which.
+        node: NodeId,
+        /// Those that there are.
+        known: Vec<NodeId>,
     },
     /// No request could be made of it.
     #[error("{place}: {reason}")]
@@ -135,8 +143,19 @@ fn shown(versions: Option<Versions>) -> String {
     versions.map_or_else(|| "no version".to_owned(), |versions| format!("versions {versions}"))
 }
 
-fn said(message: &Option<String>) -> String {
-    message.as_ref().map(|message| format!(": {message}")).unwrap_or_default()
+/// The broker's own words, or the protocol's where it adds none.
+fn said(code: ErrorCode, message: Option<&str>) -> String {
+    message.filter(|message| !message.is_empty()).unwrap_or_else(|| code.text()).to_owned()
+}
+
+/// Some ids: clusters may have thousands where each core is a broker.
+fn listed(ids: &[NodeId]) -> String {
+    const LISTED_MAX: usize = 10;
+    let shown: Vec<String> = ids.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    match ids.len().saturating_sub(LISTED_MAX) {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
 }
 
 impl ClientError {
@@ -222,6 +241,7 @@ impl ClientError {
             Self::NotMentioned { .. } => {
                 "corelog cluster describe shows the brokers, corelog topic list the topics"
             }
+            Self::NoSuchNode { .. } => "corelog cluster describe shows where each of them is",
             Self::Unsendable { .. } => {
                 "corelog topic describe shows the partitions, corelog cluster describe the brokers"
             }
@@ -280,7 +300,8 @@ fn advice_for(code: ErrorCode) -> Option<&'static str> {
             "corelog topic describe shows how many there are: there can only be more"
         }
         ErrorCode::InvalidConfig => {
-            "corelog config explain KEY says what an option may be, corelog config describe --all lists them"
+            "corelog config explain KEY says what an option may be; corelog config describe --all lists them, with \
+             --topic NAME, --node ID or --all-nodes"
         }
         ErrorCode::NotEnoughReplicas | ErrorCode::NotEnoughReplicasAfterAppend => {
             "corelog topic describe shows who is in sync: bring nodes back, or lower min.insync.replicas"
@@ -314,6 +335,7 @@ impl From<ClientError> for Failure {
             ClientError::TimedOut { .. } => Exit::TimedOut,
             ClientError::Refused { .. }
             | ClientError::NotMentioned { .. }
+            | ClientError::NoSuchNode { .. }
             | ClientError::Unsendable { .. } => Exit::Refused,
         };
         let failure = Self::new(exit, error.to_string());
@@ -353,6 +375,26 @@ mod tests {
         assert!(foreign(Speaks::Tls).contains("plaintext"));
         assert!(foreign(Speaks::Http).contains("admin.listen"));
         assert!(foreign(Speaks::Other).contains("kafka="));
+    }
+
+    #[test]
+    fn a_refusal_gives_the_brokers_own_words_and_the_protocols_only_for_want_of_them() {
+        let said = |message| {
+            ClientError::check("t", ErrorCode::InvalidConfig, message).unwrap_err().to_string()
+        };
+        assert_eq!(said(Some("x = 1: must be 2..=3")), "t: x = 1: must be 2..=3 (INVALID_CONFIG)");
+        let protocols = format!("t: {} (INVALID_CONFIG)", ErrorCode::InvalidConfig.text());
+        assert_eq!([said(None), said(Some(""))], [protocols.clone(), protocols]);
+    }
+
+    #[test]
+    fn a_node_that_is_not_there_is_refused_with_those_that_are_within_a_bound() {
+        let failure =
+            |known: Vec<NodeId>| Failure::from(ClientError::NoSuchNode { node: NodeId(99), known });
+        assert_eq!(failure(vec![NodeId(1), NodeId(4)]).fact, "no node 99; there are: 1, 4");
+        let many = failure((0..12).map(NodeId).collect());
+        assert!(many.fact.ends_with("8, 9 and 2 more"), "{}", many.fact);
+        assert_eq!(many.exit, Exit::Refused);
     }
 
     #[test]

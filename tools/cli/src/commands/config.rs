@@ -7,9 +7,12 @@ mod live;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use broker::config::{Config, KAFKA_BROKER_CONFIGS, OPTIONS, Sources, environment_name, option};
+use broker::config::{
+    Config, ConfigError, ConfigErrors, KAFKA_BROKER_CONFIGS, OPTIONS, Sources, Unit,
+    environment_name, option,
+};
 use clap::{Args, Subcommand};
-use cluster::{Allowed, Built, ConfigType, TOPIC_CONFIGS, nearest, topic_config};
+use cluster::{Advertise, Allowed, Built, ConfigType, TOPIC_CONFIGS, nearest, topic_config};
 use serde::Serialize;
 
 use crate::OutputArgs;
@@ -25,7 +28,9 @@ Examples:
 const CHECK_EXAMPLES: &str = "\
 Examples:
   corelog config check corelog.toml
-  corelog config check corelog.toml -o json";
+  corelog config check corelog.toml -o json
+
+It exits with 1 for a file that is wrong and 6 for one that cannot be read; serve with 2 for either.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -154,11 +159,11 @@ fn explanations(key: &str) -> Vec<Explanation> {
                 format!("{} So far only: {}.", config.doc, values.join(", "))
             }
         },
-        unit: "",
+        unit: unit_of_topic_option(config.name),
         allowed: allowed_text(config.allowed, config.kind),
         default: Some(config.default),
         dynamic: true,
-        also: config.broker_synonyms.to_vec(),
+        also: config.broker_synonyms.iter().copied().filter(|name| *name != config.name).collect(),
         environment: None,
     });
     let of_kafka = KAFKA_BROKER_CONFIGS.iter().find(|config| config.name == key);
@@ -229,10 +234,7 @@ fn check(args: &CheckArgs) -> Outcome {
         environment: environment.collect(),
         ..Sources::default()
     };
-    let config = Config::load(&sources).map_err(|errors| {
-        Failure::new(Exit::Refused, errors.to_string())
-            .advise("corelog config explain KEY says what an option may be")
-    })?;
+    let config = Config::load(&sources).map_err(|errors| failure_of(&errors))?;
     if let Some(refusal) = super::serve::refusal_here(&config) {
         let failure = Failure::new(Exit::Refused, format!("{name}: {refusal}"));
         return Err(failure.advise("move one of the two, or set shards"));
@@ -242,11 +244,47 @@ fn check(args: &CheckArgs) -> Outcome {
         let value = setting.value.clone().unwrap_or_default();
         is_set.then(|| SetLine { key, value, place: setting.place.to_string() })
     });
+    let set = set.chain(listeners_of_their_own(&config));
     Output::new(args.output.output).show(&Checked {
         file: name,
         set: set.collect(),
         warnings: config.warnings.clone(),
     })
+}
+
+/// What is wrong with a configuration; advice only where an option's own meaning helps.
+pub(crate) fn failure_of(errors: &ConfigErrors) -> Failure {
+    let failure = Failure::new(Exit::Refused, errors.to_string());
+    match errors.errors().iter().any(ConfigError::is_about_an_option) {
+        true => failure.advise("corelog config explain KEY says what an option may be"),
+        false => failure,
+    }
+}
+
+/// Listeners that say otherwise than `advertise`.
+fn listeners_of_their_own(config: &Config) -> Vec<SetLine> {
+    let (general, listeners) = (config.settings.get("advertise"), config.settings.get("listeners"));
+    let general = general.and_then(|setting| setting.value.as_deref()).unwrap_or_default();
+    let place = listeners.map(|setting| setting.place.to_string()).unwrap_or_default();
+    let own = config.listeners.iter().filter_map(|listener| {
+        let word = match listener.advertise {
+            Advertise::Node => "node",
+            Advertise::Core => "core",
+        };
+        let value = format!("{}={word}", listener.name);
+        let place = place.clone();
+        (word != general).then_some(SetLine { key: "listeners.advertise", value, place })
+    });
+    own.collect()
+}
+
+/// The unit of an option of topics, which Kafka puts into its name.
+fn unit_of_topic_option(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("ms") => Unit::Milliseconds.name(),
+        Some("bytes") => Unit::Bytes.name(),
+        _ => Unit::None.name(),
+    }
 }
 
 #[cfg(test)]
@@ -261,6 +299,17 @@ mod tests {
             let found = explanations(key);
             assert!(found.iter().any(|one| one.key == key && !one.doc.is_empty()), "{key}");
         }
+    }
+
+    #[test]
+    fn an_option_of_topics_has_its_unit_and_no_name_that_is_its_own() {
+        let of_topic =
+            |key| explanations(key).into_iter().find(|one| one.scope == "topic").unwrap();
+        assert_eq!(of_topic("retention.ms").unit, "ms");
+        assert_eq!(of_topic("segment.bytes").unit, "bytes");
+        assert_eq!(of_topic("cleanup.policy").unit, "");
+        assert_eq!(of_topic("min.insync.replicas").also, [""; 0]);
+        assert_eq!(of_topic("retention.ms").also[0], "log.retention.ms");
     }
 
     #[test]

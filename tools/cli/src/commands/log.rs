@@ -42,9 +42,9 @@ Examples:
 
 It checks every batch of every .log: place, checksum, offsets, and each record in it; every entry of
 .index and .timeindex; producer snapshots and leader epochs against the batches; and in a data directory
-that everything is there which its metadata and its checkpoints know. It exits with 5 where anything is wrong. What lies
-above a checkpoint and is torn is a note: the next start of the node cuts it. stray/ and deleted/ are
-left out unless they are named.";
+that everything is there which its metadata and its checkpoints know. It exits with 5 where anything is
+wrong. What lies above a checkpoint and is torn is a note: the next start of the node cuts it. stray/ and
+deleted/ are left out unless they are named.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]

@@ -74,6 +74,8 @@ struct EndsLine {
     partition: i32,
     earliest: i64,
     latest: i64,
+    /// Offsets from the one to the other: records, unless some were compacted away.
+    between: i64,
 }
 
 #[derive(Debug, Serialize)]
@@ -90,7 +92,7 @@ impl Show for Ends {
                 line.partition.to_string(),
                 line.earliest.to_string(),
                 line.latest.to_string(),
-                (line.latest - line.earliest).to_string(),
+                line.between.to_string(),
             ]);
         }
         table.write(sink)
@@ -140,7 +142,9 @@ pub(crate) fn run(args: &OffsetsArgs) -> Outcome {
                 let ends = client.offsets(&mut topic, &chosen, OffsetAt::End).await?;
                 let line = |(index, latest): (&PartitionIndex, &record::Offset)| {
                     let earliest = starts.get(index)?.0;
-                    Some(EndsLine { partition: index.0, earliest, latest: latest.0 })
+                    let (partition, latest) = (index.0, latest.0);
+                    let between = latest.saturating_sub(earliest);
+                    Some(EndsLine { partition, earliest, latest, between })
                 };
                 let partitions = ends.iter().filter_map(line).collect();
                 return output.show(&Ends { topic: name, partitions });

@@ -9,6 +9,7 @@ use broker::Platform;
 use clap::{Args, Subcommand};
 use record::{Offset, PartitionIndex};
 use serde::Serialize;
+use wire::ErrorCode;
 
 use crate::client::{AutoCreate, Client, ClientError, Commit, CutShort, OffsetAt, Topic};
 use crate::commands::topic::chosen_partitions;
@@ -122,14 +123,22 @@ pub(crate) fn run(command: &RecordsCommand) -> Outcome {
         };
         // Shown before the failure is told: what is gone is gone.
         if !found.starts.is_empty() || found.failure.is_none() {
-            output.show(&shown(topic.name, commit, &found))?;
+            output.show(&shown(topic.name.clone(), commit, &found))?;
         }
+        let bounds = match &found.failure {
+            Some(error) => bounds(client, &mut topic, &chosen, error).await,
+            None => None,
+        };
+        let failed = |error: ClientError| match &bounds {
+            Some(bounds) => Failure::from(error).adding(bounds),
+            None => Failure::from(error),
+        };
         match found.failure {
             Some(error) if chosen.len() > 1 => {
                 let rest = rest(commit, &chosen, &found.starts);
-                Err(Failure::from(error).adding(&rest))
+                Err(failed(error).adding(&rest))
             }
-            Some(error) => Err(error.into()),
+            Some(error) => Err(failed(error)),
             None => Ok(()),
         }
     })
@@ -145,6 +154,22 @@ fn shown(topic: String, commit: Commit, found: &CutShort) -> Deleted {
         Commit::DryRun => "could be deleted",
     };
     Deleted { topic, outcome, partitions: found.starts.iter().map(line).collect(), commit }
+}
+
+/// What the partition holds that an offset past its end was refused of; nothing where that cannot be told.
+async fn bounds<P: Platform>(
+    client: &mut Client<P>,
+    topic: &mut Topic,
+    chosen: &[PartitionIndex],
+    error: &ClientError,
+) -> Option<String> {
+    let ClientError::Refused { place, code: ErrorCode::OffsetOutOfRange, .. } = error else {
+        return None;
+    };
+    let index = chosen.iter().copied().find(|index| topic.place(*index) == *place)?;
+    let start = client.offsets(topic, &[index], OffsetAt::Start).await.ok()?.remove(&index)?;
+    let end = client.offsets(topic, &[index], OffsetAt::End).await.ok()?.remove(&index)?;
+    Some(format!("{place} holds {start}..{end}"))
 }
 
 /// What a failure adds about the partitions that it is not about.

@@ -18,6 +18,8 @@ use clap::Args;
 use cluster::Advertise;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
+use crate::exit::{Failure, Outcome};
+
 const EXAMPLES: &str = "\
 Examples:
   corelog serve
@@ -46,8 +48,8 @@ pub(crate) struct ServeArgs {
     /// Where the node keeps everything; created where it is missing
     #[arg(short, long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
-    /// Address for Kafka clients; port 0 takes a free one
-    #[arg(short, long, value_name = "HOST:PORT")]
+    /// Address for Kafka clients, of this machine or localhost; port 0 takes a free one
+    #[arg(short, long, value_name = "IP:PORT")]
     pub(crate) listen: Option<String>,
     /// Number of data cores; auto is the CPUs this process may use
     #[arg(short, long, value_name = "N|auto")]
@@ -63,8 +65,8 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     let began = Instant::now();
     let config = match load(args) {
         Ok(config) => config,
-        Err(message) => {
-            eprintln!("{message}");
+        Err(failure) => {
+            eprintln!("corelog: {failure}");
             return ExitReason::Config.into();
         }
     };
@@ -83,11 +85,11 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
     serve(config, began).into()
 }
 
-fn load(args: &ServeArgs) -> Result<Config, String> {
+fn load(args: &ServeArgs) -> Outcome<Config> {
     let file = match &args.config {
         Some(path) => {
             let text = std::fs::read_to_string(path)
-                .map_err(|error| format!("corelog: {}: {error}", path.display()))?;
+                .map_err(|error| Failure::io(path.display(), &error))?;
             Some((path.display().to_string(), text))
         }
         None => None,
@@ -104,7 +106,7 @@ fn load(args: &ServeArgs) -> Result<Config, String> {
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let sources =
         Sources { file, environment: environment.collect(), sets: args.settings.clone(), flags };
-    Config::load(&sources).map_err(|errors| errors.to_string())
+    Config::load(&sources).map_err(|errors| super::config::failure_of(&errors))
 }
 
 /// The log goes to standard error: standard output has the `ready` line and nothing else.
@@ -224,7 +226,7 @@ const AFNOSUPPORT: i32 = 97;
 fn address_advice(what: &str, address: SocketAddr, error: &std::io::Error) -> String {
     let next = match error.kind() {
         std::io::ErrorKind::AddrInUse => {
-            "another process listens there, maybe another node: choose another address (--listen HOST:PORT, --set admin.listen=HOST:PORT or none)"
+            "another process listens there, maybe another node: choose another address (--listen IP:PORT, --set admin.listen=IP:PORT or none)"
         }
         std::io::ErrorKind::AddrNotAvailable => "this machine has no such address",
         std::io::ErrorKind::InvalidInput => {
@@ -296,12 +298,20 @@ fn connections_max(config: &Config, process_max: u64, shard_count: u16) -> usize
 /// One line on standard output, for people and for scripts that wait for it.
 fn announce(ready: &Ready) {
     use std::io::Write as _;
-    let Ready { node_id, kafka, elapsed, .. } = ready;
+    let Ready { node_id, kafka, listeners, elapsed, .. } = ready;
     let admin = ready.admin.map_or_else(|| "none".to_owned(), |admin| admin.to_string());
     let ms = elapsed.as_millis();
+    // `kafka` stays one address, which scripts connect to.
+    let all = match listeners.as_slice() {
+        [] | [_] => String::new(),
+        all => {
+            let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+            format!(" listeners={}", all.join(","))
+        }
+    };
     let mut out = std::io::stdout().lock();
     // Nobody reading standard output is no reason to stop serving.
-    let _ = writeln!(out, "ready node={node_id} kafka={kafka} admin={admin} ms={ms}");
+    let _ = writeln!(out, "ready node={node_id} kafka={kafka} admin={admin} ms={ms}{all}");
     let _ = out.flush();
     notify::tell(notify::READY);
 }

@@ -4,14 +4,17 @@
 
 use std::io::{self, Write};
 
+use broker::config::{KAFKA_BROKER_CONFIGS, OPTIONS, option};
 use clap::Args;
+use cluster::nearest;
 use record::NodeId;
 use serde::Serialize;
+use wire::ErrorCode;
 
-use crate::client::{ConfigOwner, ConfigState};
+use crate::client::{ClientError, ConfigChange, ConfigOwner, ConfigSource, ConfigState};
 use crate::commands::topic::{ChangeArgs, changed_word};
 use crate::commands::with_client;
-use crate::exit::Outcome;
+use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
 
@@ -19,7 +22,10 @@ const DESCRIBE_EXAMPLES: &str = "\
 Examples:
   corelog config describe --node 1
   corelog config describe --topic orders --all
-  corelog config describe --node 1 log.segment.bytes num.partitions -o json";
+  corelog config describe --node 1 log.segment.bytes num.partitions -o json
+
+FROM says who set the value: topic, node or all nodes (changed while they run), static (the node's file,
+environment or command line; restart it to change that), or default.";
 
 const ALTER_EXAMPLES: &str = "\
 Examples:
@@ -120,12 +126,61 @@ pub(crate) fn describe(args: &DescribeArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
     let owner = args.owner.owner();
     let states = with_client(&args.cluster, async |client| {
-        Ok(client.configs_of(&owner, &args.keys).await?)
+        let states = client.configs_of(&owner, &args.keys).await?;
+        let is_missing = |key: &&String| !states.iter().any(|state| state.key == **key);
+        let Some(missing) = args.keys.iter().find(is_missing) else { return Ok(states) };
+        let known = match &owner {
+            // Of the defaults of all nodes only those are told that are set.
+            ConfigOwner::AllNodes => keys_of_nodes().map(str::to_owned).collect(),
+            owner => names(client.configs_of(owner, &[]).await?),
+        };
+        refuse_unknown(missing, &owner, &known).map(|()| states)
     })?;
+    let is_asked = |state: &ConfigState| args.keys.is_empty() || args.keys.contains(&state.key);
     // Whoever names an option wants to see it, set or not.
     let shows_all = args.all || !args.keys.is_empty();
-    let shown = states.into_iter().filter(|state| shows_all || state.source.name() != "default");
+    let is_shown = |state: &ConfigState| {
+        is_asked(state) && (shows_all || state.source != ConfigSource::Default)
+    };
+    let shown = states.into_iter().filter(is_shown);
     output.show(&Description { of: owner.place(), configs: shown.map(line).collect() })
+}
+
+fn names(states: Vec<ConfigState>) -> Vec<String> {
+    states.into_iter().map(|state| state.key).collect()
+}
+
+/// Every name under which a node has an option.
+fn keys_of_nodes() -> impl Iterator<Item = &'static str> {
+    let own = OPTIONS.iter().flat_map(|option| option.aliases.iter().chain([&option.key]).copied());
+    own.chain(KAFKA_BROKER_CONFIGS.iter().map(|config| config.name))
+}
+
+/// Refuses an option that its owner does not have: a slip of the pen must not look like a default.
+fn refuse_unknown(key: &str, owner: &ConfigOwner, known: &[String]) -> Outcome {
+    if known.iter().any(|name| name == key) {
+        return Ok(());
+    }
+    let failure = Failure::new(Exit::Refused, format!("{}: {key}: unknown option", owner.place()));
+    Err(match nearest(key, known.iter().map(String::as_str)) {
+        Some(like) => failure.advise(format!("did you mean {like}?")),
+        None => failure.advise("the same command with --all, and without KEYS, lists them"),
+    })
+}
+
+/// A refusal of these changes, with what to do where a node reads the option only when it starts.
+fn refused(error: ClientError, owner: &ConfigOwner, changes: &[ConfigChange]) -> Failure {
+    let is_fixed = |change: &ConfigChange| {
+        let (ConfigChange::Set(key, _) | ConfigChange::Reset(key)) = change;
+        option(key).is_some_and(|option| !option.is_dynamic)
+    };
+    let is_of_topic = matches!(owner, ConfigOwner::Topic(_));
+    let is_refused = error.code() == Some(ErrorCode::InvalidRequest);
+    let failure = Failure::from(error);
+    if is_refused && !is_of_topic && changes.iter().any(is_fixed) {
+        return failure.advise("set it in the node's file or with --set, and restart the node");
+    }
+    failure
 }
 
 fn line(state: ConfigState) -> ConfigLine {
@@ -155,7 +210,8 @@ pub(crate) fn alter(args: &AlterArgs) -> Outcome {
     let owner = args.owner.owner();
     let (changes, commit) = (args.changes.changes(), args.changes.commit());
     with_client(&args.cluster, async |client| {
-        Ok(client.alter_configs(&owner, &changes, commit).await?)
+        let altered = client.alter_configs(&owner, &changes, commit).await;
+        altered.map_err(|error| refused(error, &owner, &changes))
     })?;
     output.show(&Altered { of: owner.place(), outcome: changed_word(commit) })
 }
