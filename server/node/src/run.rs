@@ -40,7 +40,8 @@ use crate::topology::{self, ShardCount};
 
 /// Shares of a core's main task, which waits nearly always.
 const MAIN_SHARES: usize = 1000;
-/// A signal this soon after the first is the same wish: who stops a process group and its leader sends two.
+/// A signal this soon after the first is the same wish: who stops a process group and its leader sends two, and a terminal that
+/// closes may send SIGHUP along with the shell's own. Nobody presses Ctrl-C again in less who has waited for an answer.
 const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(500);
 /// Threads for blocking calls, an executor: a slow fsync must not keep a rename waiting, and syncs that wait together share a
 /// commit of the file system's journal. They sleep in the kernel nearly all of the time.
@@ -137,8 +138,8 @@ where
 
 /// Runs a node until it is told to stop, and says why it ended.
 ///
-/// Order   all cores start at once. `SIGTERM` and `SIGINT` become the stop signal; a second one ends the process
-///         at once with [`ExitReason::Forced`]. The first core to end, for whatever reason, stops the others.
+/// Order   all cores start at once. `SIGTERM`, `SIGINT` and `SIGHUP` become the stop signal; another one, half a second or more
+///         later, ends the process at once with [`ExitReason::Forced`]. The first core to end, for whatever reason, stops the others.
 /// Errors  [`StartError`] where nothing was started, or a core could not be: print it and exit with its reason.
 pub fn run_claimed<Message, Data, DataFuture, Control, ControlFuture>(
     options: &NodeOptions,
@@ -460,11 +461,14 @@ impl Cores {
         for _ in 0..count {
             let first = *self.first_signal.get_or_insert_with(Instant::now);
             if first.elapsed() >= SECOND_SIGNAL_AFTER {
-                tracing::warn!(signal, "a second signal: ending at once, the next start recovers");
+                tracing::warn!(signal, "a further signal: ending at once, the next start recovers");
                 std::process::exit(i32::from(ExitReason::Forced.number()));
             }
             if !self.stop.is_requested() {
-                tracing::info!(signal, "stopping; a second signal ends at once");
+                tracing::info!(
+                    signal,
+                    "stopping; another signal, half a second later or more, ends at once"
+                );
             }
             self.stop.request();
         }

@@ -1,8 +1,8 @@
-//! SIGTERM and SIGINT as something to wait for.
+//! SIGTERM, SIGINT and SIGHUP as something to wait for.
 //!
 //! Owns the handlers while a node runs. The handler only counts on an eventfd, which is all that a signal allows. The threads
-//! of the cores block both signals: an interrupted wait would end glommio's loop with a panic. Must never be used by two
-//! nodes of one process at once.
+//! of the cores block these signals: an interrupted wait would end glommio's loop with a panic. SIGHUP is the terminal that
+//! goes; where it was ignored before (nohup) it stays so. Must never be used by two nodes of one process at once.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -12,7 +12,7 @@ use nix::libc;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 
-const CAUGHT: [Signal; 2] = [Signal::SIGTERM, Signal::SIGINT];
+const CAUGHT: [Signal; 3] = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP];
 
 /// Where the handler counts; -1 while no node runs.
 static DESCRIPTOR: AtomicI32 = AtomicI32::new(-1);
@@ -44,7 +44,7 @@ impl Signals {
         let action =
             SigAction::new(SigHandler::Handler(count), SaFlags::SA_RESTART, SigSet::empty());
         let mut signals = Self { counter, before: Vec::new() };
-        for signal in CAUGHT {
+        for signal in CAUGHT.into_iter().filter(|signal| !keeps_going(*signal)) {
             // SAFETY: `count` calls nothing that a signal handler may not call.
             let before = unsafe { sigaction(signal, &action) }?;
             signals.before.push((signal, before));
@@ -58,6 +58,18 @@ impl Signals {
         let name = Signal::try_from(LAST.load(Ordering::Relaxed)).map_or("signal", Signal::as_str);
         (count, name)
     }
+}
+
+/// Whether whoever started this process wants it to outlive its terminal.
+fn keeps_going(signal: Signal) -> bool {
+    if signal != Signal::SIGHUP {
+        return false;
+    }
+    let mut found = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: no action is given, so that none is changed, and `found` is writable memory of the size that the system fills in.
+    let result = unsafe { libc::sigaction(libc::SIGHUP, std::ptr::null(), found.as_mut_ptr()) };
+    // SAFETY: it was zeroed, which is a valid action, and perhaps filled in since.
+    result == 0 && unsafe { found.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
 impl AsFd for Signals {
