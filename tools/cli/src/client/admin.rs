@@ -4,6 +4,7 @@
 
 use broker::Platform;
 use record::TopicId;
+use wire::ApiKey;
 use wire::create_topics::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
 };
@@ -76,7 +77,8 @@ impl<P: Platform> Client<P> {
         self.retried(async |client| match client.delete_once(name, &request).await {
             Err(error) if error.is_absence() && may_be_done => Ok(()),
             result => {
-                may_be_done |= result.as_ref().is_err_and(ClientError::may_be_done);
+                let is_open = |error: &ClientError| error.may_be_done(ApiKey::DeleteTopics);
+                may_be_done |= result.as_ref().is_err_and(is_open);
                 result
             }
         })

@@ -3,6 +3,7 @@
 //! Owns the socket's two halves, the frame decoder and what the broker serves. It never retries: after any error but a
 //! refusal the connection is of no use and is dropped by its owner.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -19,7 +20,7 @@ use wire::{
 };
 
 use crate::client::address::Address;
-use crate::client::error::{ClientError, Speaks};
+use crate::client::error::{ClientError, Delivery, Speaks};
 use crate::client::tls_probe::speaks_tls;
 
 /// What the client calls itself, in requests and in the node's log.
@@ -29,6 +30,8 @@ const API_VERSIONS_VERSION: i16 = 3;
 /// The largest answer: a batch is bounded by `max.message.bytes`, whose own bound is below this. Memory follows what
 /// arrives.
 const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// How a connection ended that its other end closed.
+const CLOSED: &str = "the broker closed it";
 /// Read buffers kept for the next large answer.
 const POOL_BYTES_MAX: usize = 32 << 20;
 
@@ -169,7 +172,7 @@ impl<P: Platform> Connection<P> {
         let (frame, _) = self.encode(version, request)?;
         let parts = [frame.head()];
         let sent = in_time(&self.platform, options.within, self.writer.send(&parts)).await;
-        self.judge(Q::API, options.within, sent)
+        self.judge(Q::API, Delivery::Unsent, options.within, sent)
     }
 
     async fn negotiate(&mut self, within: Duration) -> Result<(), ClientError> {
@@ -211,14 +214,23 @@ impl<P: Platform> Connection<P> {
         within: Duration,
     ) -> Result<Answer, ClientError> {
         let api = Q::API;
+        let is_first = self.correlation_id == 0;
         let (frame, correlation_id) = self.encode(version, request)?;
+        // Kept since the last answer, it may have been closed for silence; the system would take the request all the same. What
+        // closes before the first answer is looked at: it may be no broker.
+        if !is_first && self.reader.has_ended() {
+            let ended = Some(Err(io::Error::other(CLOSED)));
+            return self.judge(api, Delivery::Unsent, within, ended);
+        }
         let platform = self.platform.clone();
+        let delivery = Cell::new(Delivery::Unsent);
         let exchange = async {
             self.writer.send(&[frame.head()]).await?;
+            delivery.set(Delivery::Sent);
             receive(&mut self.reader, &mut self.decoder, &mut self.pool).await
         };
         let received = in_time(&platform, within, exchange).await;
-        let frame = self.judge(api, within, received)?;
+        let frame = self.judge(api, delivery.get(), within, received)?;
         let answer = Answer { address: self.address.clone(), api, version, frame };
         self.check_correlation(&answer, correlation_id)?;
         Ok(answer)
@@ -242,6 +254,7 @@ impl<P: Platform> Connection<P> {
     fn judge<T>(
         &self,
         api: ApiKey,
+        delivery: Delivery,
         within: Duration,
         result: Option<io::Result<T>>,
     ) -> Result<T, ClientError> {
@@ -250,9 +263,9 @@ impl<P: Platform> Connection<P> {
             Some(Ok(value)) => Ok(value),
             Some(Err(error)) => Err(match self.speaks(&error) {
                 Some(speaks) => ClientError::Foreign { address, speaks },
-                None => ClientError::Broken { address, api, reason: error.to_string() },
+                None => ClientError::Broken { address, api, delivery, reason: error.to_string() },
             }),
-            None => Err(ClientError::TimedOut { address, api, within }),
+            None => Err(ClientError::TimedOut { address, api, delivery, within }),
         }
     }
 
@@ -281,6 +294,7 @@ impl<P: Platform> Connection<P> {
         Err(ClientError::Broken {
             address: self.address.clone(),
             api: answer.api,
+            delivery: Delivery::Sent,
             reason: format!("the answer is numbered {found:?} instead of {expected}"),
         })
     }
@@ -330,7 +344,7 @@ async fn receive<R: ConnectionReader>(
             return Ok(frame);
         }
         match reader.read(decoder.spare_mut(pool)).await? {
-            0 => return Err(io::Error::other("the broker closed it")),
+            0 => return Err(io::Error::other(CLOSED)),
             count => decoder.filled(count),
         }
     }

@@ -47,6 +47,8 @@ pub(crate) enum ClientError {
         address: Address,
         /// Doing what.
         api: ApiKey,
+        /// How far it had come.
+        delivery: Delivery,
         /// How.
         reason: String,
     },
@@ -57,6 +59,8 @@ pub(crate) enum ClientError {
         address: Address,
         /// To what.
         api: ApiKey,
+        /// How far it had come.
+        delivery: Delivery,
         /// The time that was allowed.
         within: Duration,
     },
@@ -116,6 +120,15 @@ pub(crate) enum ClientError {
         /// Why.
         reason: String,
     },
+}
+
+/// How far a request came before its connection was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delivery {
+    /// The system did not take all of it: nobody has acted on it.
+    Unsent,
+    /// It may have arrived.
+    Sent,
 }
 
 /// What may be found at a port that is not Kafka's.
@@ -184,10 +197,13 @@ impl ClientError {
         self.code() == Some(ErrorCode::UnknownTopicOrPartition)
     }
 
-    /// Whether what was asked for may have been done all the same, or still be done.
-    pub(crate) fn may_be_done(&self) -> bool {
+    /// Whether what `asked` asks for may have been done all the same, or still be done. What a client asks before, of the
+    /// versions that a broker knows above all, may fail too, and changes nothing.
+    pub(crate) fn may_be_done(&self, asked: ApiKey) -> bool {
         match self {
-            Self::Broken { .. } | Self::TimedOut { .. } => true,
+            Self::Broken { api, delivery, .. } | Self::TimedOut { api, delivery, .. } => {
+                *api == asked && *delivery == Delivery::Sent
+            }
             Self::Refused { code, .. } => matches!(
                 code,
                 ErrorCode::RequestTimedOut

@@ -39,6 +39,8 @@ pub(crate) use configs::{Commit, ConfigChange, ConfigOwner, ConfigSource, Config
 pub(crate) use connection::{Answer, CallOptions, Connection};
 pub(crate) use consumer::{Consumer, Fetched};
 pub(crate) use error::ClientError;
+#[cfg(test)]
+pub(crate) use error::Delivery;
 pub(crate) use metadata::{AutoCreate, Topic};
 pub(crate) use offsets::{FoundOffset, OffsetAt};
 pub(crate) use producer::{Acks, OutgoingHeaders, OutgoingRecord, Producer, ProducerOptions};

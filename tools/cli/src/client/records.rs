@@ -85,15 +85,21 @@ impl<P: Platform> Client<P> {
     ) -> Option<ClientError> {
         let mut passing = None;
         let mut by_leader: BTreeMap<NodeId, Vec<DeleteRecordsPartition>> = BTreeMap::new();
-        for (&partition_index, &offset) in &*left {
+        left.retain(|&partition_index, &mut offset| {
             match topic.leader_of(partition_index) {
                 Ok(leader) => by_leader
                     .entry(leader)
                     .or_default()
                     .push(DeleteRecordsPartition { partition_index, offset }),
+                // The metadata is fresh: what is not in it is not about to come.
+                Err(error) if error.is_absence() => {
+                    done.fail(error);
+                    return false;
+                }
                 Err(error) => passing = Some(error),
             }
-        }
+            true
+        });
         for (leader, partitions) in by_leader {
             let asked: Vec<_> = partitions.iter().map(|asked| asked.partition_index).collect();
             let results = match self.delete_from(leader, topic, partitions).await {

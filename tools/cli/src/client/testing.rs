@@ -56,6 +56,7 @@ pub(super) struct TestPlatform {
     executor: SimExecutor,
     disk: SimDisk,
     services: Rc<RefCell<BTreeMap<u16, Service>>>,
+    pipes: Rc<RefCell<Vec<Rc<RefCell<Pipe>>>>>,
 }
 
 /// Runs `body` on a platform where nothing listens yet.
@@ -67,7 +68,8 @@ where
     let trace = Rc::new(Trace::new(Keep::Hash));
     let executor = SimExecutor::new(Prng::new(1), Rc::clone(&trace));
     let disk = SimDisk::new(&executor, Prng::new(2), trace);
-    let platform = TestPlatform { executor: executor.clone(), disk, services: Rc::default() };
+    let (services, pipes) = (Rc::default(), Rc::default());
+    let platform = TestPlatform { executor: executor.clone(), disk, services, pipes };
     let limits = RunLimits { steps_max: STEPS_MAX, crash_at: None };
     match executor.run(body(platform), limits) {
         RunEnd::Done(value) => value,
@@ -86,6 +88,13 @@ impl TestPlatform {
     /// Lets nobody answer at `port` any more.
     pub(super) fn close(&self, port: u16) {
         self.services.borrow_mut().remove(&port);
+    }
+
+    /// Ends every connection, as brokers do with those that were silent for long.
+    pub(super) fn hang_up(&self) {
+        for pipe in self.pipes.borrow().iter() {
+            pipe.borrow_mut().is_closed = true;
+        }
     }
 }
 
@@ -137,6 +146,7 @@ impl Platform for TestPlatform {
         let service = self.services.borrow().get(&address.port()).cloned();
         let service = service.ok_or(io::ErrorKind::ConnectionRefused)?;
         let pipe = Rc::new(RefCell::new(Pipe::default()));
+        self.pipes.borrow_mut().push(Rc::clone(&pipe));
         let reader = TestReader { pipe: Rc::clone(&pipe), address };
         Ok((reader, TestWriter { pipe, service, sent: Vec::new() }))
     }
@@ -217,6 +227,9 @@ pub(super) struct TestWriter {
 
 impl ConnectionWriter for TestWriter {
     async fn send(&mut self, parts: &[&[u8]]) -> io::Result<()> {
+        if self.pipe.borrow().is_closed {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         self.sent.extend(parts.concat());
         while let Some((size, rest)) = self.sent.split_first_chunk::<4>() {
             let size = usize::try_from(i32::from_be_bytes(*size)).unwrap();

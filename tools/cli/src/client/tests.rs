@@ -57,6 +57,8 @@ struct Cluster {
     /// Where each partition ends, for the deletion of records.
     log_ends: Rc<RefCell<Vec<i64>>>,
     api_versions_max: Rc<Cell<Option<i16>>>,
+    /// Connections that end when they are asked what is served.
+    greetings_lost: Rc<Cell<usize>>,
     requests: Rc<Cell<usize>>,
 }
 
@@ -96,6 +98,10 @@ impl Cluster {
     }
 
     fn api_versions(&self, header: &RequestHeader<'_>) -> Reaction {
+        if let Some(left) = self.greetings_lost.get().checked_sub(1) {
+            self.greetings_lost.set(left);
+            return Reaction::Close;
+        }
         if self.api_versions_max.get().is_some_and(|max| header.version > max) {
             return answer(header, 0, &ApiVersionsResponse::unsupported());
         }
@@ -509,6 +515,42 @@ fn a_topic_that_is_absent_is_told_at_once_but_not_where_an_earlier_attempt_may_h
     check(&[Mishap::Refuse(ErrorCode::RequestTimedOut)], true, None);
     // Nothing was begun there.
     check(&[Mishap::Refuse(ErrorCode::NotController)], true, absent);
+}
+
+#[test]
+fn a_topic_is_not_called_deleted_where_no_request_can_have_arrived() {
+    // Of the address that was given, and of the two brokers: then the attempt has failed.
+    const ADDRESSES: usize = 3;
+    for greetings_lost in [0, ADDRESSES] {
+        run(move |platform| async move {
+            let cluster = Cluster::start(&platform, &[1]);
+            let mut client = client(platform.clone());
+            client.topics().await.unwrap();
+            cluster.is_deleted.set(true);
+            platform.hang_up();
+            cluster.greetings_lost.set(greetings_lost);
+            let refused = client.delete_topic(TOPIC).await.unwrap_err();
+            assert_eq!(refused.code(), Some(ErrorCode::UnknownTopicOrPartition), "{refused}");
+            assert_eq!(cluster.greetings_lost.get(), 0);
+        });
+    }
+}
+
+#[test]
+fn a_partition_that_is_gone_is_not_waited_for_and_the_others_are_cut_short() {
+    run(|platform| async move {
+        let cluster = Cluster::start(&platform, &[1, 2]);
+        *cluster.log_ends.borrow_mut() = vec![5, 5];
+        let mut client = client(platform.clone());
+        let mut topic = client.topic(TOPIC, AutoCreate::Never).await.unwrap();
+        let before = (0..3).map(|index| (PartitionIndex(index), Offset(3))).collect();
+        let found = client.delete_records(&mut topic, &before).await;
+        let cut = [0, 1].map(|index| (PartitionIndex(index), Offset(3)));
+        assert_eq!(found.starts, cut.into());
+        let failure = found.failure.unwrap();
+        assert!(failure.is_absence() && failure.to_string().starts_with("orders-2: "), "{failure}");
+        assert_eq!(platform.monotonic(), Duration::ZERO);
+    });
 }
 
 #[test]

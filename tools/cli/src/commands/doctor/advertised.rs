@@ -236,6 +236,7 @@ mod tests {
 
     use super::super::Verdict;
     use super::*;
+    use crate::client::Delivery;
 
     #[test]
     fn addresses_mean_somebody() {
@@ -278,8 +279,9 @@ mod tests {
         };
         assert!(dial(io::ErrorKind::ConnectionRefused).contains("published"));
         assert!(dial(io::ErrorKind::TimedOut).contains("firewall"));
-        let (api, reason) = (wire::ApiKey::ApiVersions, "x".to_owned());
-        let broken = ClientError::Broken { address: address(), api, reason };
+        let (api, delivery) = (wire::ApiKey::ApiVersions, Delivery::Sent);
+        let broken =
+            ClientError::Broken { address: address(), api, delivery, reason: "x".to_owned() };
         assert!(judge_error("b", &broken).fix.unwrap().contains("protocol"));
     }
 
