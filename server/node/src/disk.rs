@@ -7,7 +7,7 @@
 //! file system offers direct I/O, never retry, and never follow a path out of its root.
 
 use std::cell::{Cell, RefCell};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -22,7 +22,8 @@ use commitlog::{
 use futures_lite::FutureExt;
 use glommio::io::{DmaFile, OpenOptions};
 use nix::errno::Errno;
-use nix::fcntl::OFlag;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::stat::SFlag;
 
 use crate::blocking::blocking;
 use crate::buffer::{Buffer, FreeList, ReadBuffer};
@@ -77,14 +78,14 @@ impl GlommioDisk {
         let lock = self.shared.root.join(LOCK_NAME);
         let is_filled = |path: &Path| path.metadata().is_ok_and(|facts| facts.len() > 0);
         let file = if is_filled(&lock) {
-            open_direct(&lock, OpenMode::Read).await?
+            open_with(&options_of(OpenMode::Read), &lock).await?
         } else {
             let executor = glommio::executor().id();
             let name = format!(".probe-{}-{executor}", std::process::id());
             let probe = self.shared.root.join(name);
             let created = probe.clone();
             blocking(move || std::fs::write(created, [0; BLOCK_BYTES])).await?;
-            let opened = open_direct(&probe, OpenMode::Read).await;
+            let opened = open_with(&options_of(OpenMode::Read), &probe).await;
             blocking(move || std::fs::remove_file(probe)).await?;
             opened?
         };
@@ -112,8 +113,16 @@ impl GlommioDisk {
     }
 }
 
-/// Opens with direct I/O. glommio panics where `/sys` is masked or the path vanished between two of its steps.
+/// Opens a file, whatever has its name.
 async fn open_direct(path: &Path, mode: OpenMode) -> DiskResult<DmaFile> {
+    let mut options = options_of(mode);
+    // A pipe would keep who opens it waiting for a writer. Not for the first file of a device: what glommio learns of the device
+    // from that holds for all, and some file systems refuse to read then.
+    options.custom_flags(OFlag::O_NONBLOCK.bits());
+    open_with(&options, path).await
+}
+
+fn options_of(mode: OpenMode) -> OpenOptions {
     let mut options = OpenOptions::new();
     options.read(true);
     match mode {
@@ -125,13 +134,49 @@ async fn open_direct(path: &Path, mode: OpenMode) -> DiskResult<DmaFile> {
             options.write(true).create_new(true);
         }
     }
+    options
+}
+
+/// Opens with direct I/O. glommio panics where `/sys` is masked or the path vanished between two of its steps.
+async fn open_with(options: &OpenOptions, path: &Path) -> DiskResult<DmaFile> {
     match AssertUnwindSafe(gated(options.dma_open(path))).catch_unwind().await {
-        Ok(opened) => opened.map_err(|error| runtime_error(&error)),
+        Ok(Ok(file)) if waits_like_a_file(&file)? => Ok(file),
+        Ok(Ok(_)) => Err(what_it_is(path, DiskError::Io { errno: Errno::EINVAL as i32 }).await),
+        Ok(Err(error)) => Err(what_it_is(path, runtime_error(&error)).await),
         Err(panic) => {
             let panic = panic_text(panic.as_ref());
             tracing::error!(path = %path.display(), panic, "the runtime could not open a file");
             Err(DiskError::Io { errno: 0 })
         }
+    }
+}
+
+/// Whether it is a file; then its transfers wait from here on, which some kernels would refuse after an open that did not.
+fn waits_like_a_file(file: &DmaFile) -> DiskResult<bool> {
+    // SAFETY: `file` keeps the descriptor open for as long as the borrow lives.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(file.as_raw_fd()) };
+    let failed = |errno: Errno| disk_error(&errno.into());
+    // An open file's inode is in memory: none of this waits for the device.
+    let mode = nix::sys::stat::fstat(descriptor).map_err(failed)?.st_mode;
+    if SFlag::from_bits_truncate(mode) & SFlag::S_IFMT != SFlag::S_IFREG {
+        return Ok(false);
+    }
+    let flags = fcntl(descriptor, FcntlArg::F_GETFL).map_err(failed)?;
+    let flags = OFlag::from_bits_retain(flags) - OFlag::O_NONBLOCK;
+    fcntl(descriptor, FcntlArg::F_SETFL(flags)).map_err(failed)?;
+    Ok(true)
+}
+
+/// Names what cannot be opened because it is no file; `error` where that is not why.
+async fn what_it_is(path: &Path, error: DiskError) -> DiskError {
+    if !matches!(error, DiskError::Io { .. }) {
+        return error;
+    }
+    let path = path.to_owned();
+    // A link that leads to a file is as good as the file.
+    match blocking(move || std::fs::metadata(path)).await.map(|facts| entry_kind(&facts)) {
+        Ok(EntryKind::File { .. }) | Err(_) => error,
+        Ok(found) => DiskError::NotAFile { found },
     }
 }
 
@@ -322,6 +367,15 @@ fn replace(directory: &Path, files: &[(String, Vec<u8>)]) -> std::io::Result<()>
     File::open(directory)?.sync_all()
 }
 
+fn entry_kind(facts: &Metadata) -> EntryKind {
+    match facts.file_type() {
+        kind if kind.is_file() => EntryKind::File { bytes: facts.len() },
+        kind if kind.is_dir() => EntryKind::Directory,
+        kind if kind.is_symlink() => EntryKind::Link,
+        _ => EntryKind::Other,
+    }
+}
+
 fn list(path: &Path) -> std::io::Result<Vec<PathEntry>> {
     let mut entries = Vec::new();
     for entry in std::fs::read_dir(path)? {
@@ -332,15 +386,7 @@ fn list(path: &Path) -> std::io::Result<Vec<PathEntry>> {
             Ok(name) => (name, true),
             Err(name) => (name.to_string_lossy().into_owned(), false),
         };
-        let kind = if !is_text {
-            EntryKind::Other
-        } else if facts.is_file() {
-            EntryKind::File { bytes: facts.len() }
-        } else if facts.is_dir() {
-            EntryKind::Directory
-        } else {
-            EntryKind::Other
-        };
+        let kind = if is_text { entry_kind(&facts) } else { EntryKind::Other };
         entries.push(PathEntry { name, kind });
     }
     entries.sort_by(|a, b| a.name.cmp(&b.name));

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use commitlog::DiskError;
+use commitlog::{DiskError, EntryKind};
 use nix::errno::Errno;
 
 /// What an error of the system means for a file.
@@ -18,6 +18,8 @@ pub(crate) fn disk_error(error: &io::Error) -> DiskError {
         Errno::ENOSPC | Errno::EDQUOT => DiskError::NoSpace,
         Errno::EACCES | Errno::EPERM | Errno::EROFS => DiskError::Denied { errno },
         Errno::EMFILE | Errno::ENFILE => DiskError::TooManyFiles { errno },
+        Errno::EISDIR => DiskError::NotAFile { found: EntryKind::Directory },
+        Errno::ENOTDIR => DiskError::NotADirectory,
         _ => DiskError::Io { errno },
     }
 }
@@ -46,6 +48,8 @@ mod tests {
         check(Errno::EDQUOT, DiskError::NoSpace);
         check(Errno::EROFS, DiskError::Denied { errno: 30 });
         check(Errno::EMFILE, DiskError::TooManyFiles { errno: 24 });
+        check(Errno::EISDIR, DiskError::NotAFile { found: EntryKind::Directory });
+        check(Errno::ENOTDIR, DiskError::NotADirectory);
         check(Errno::EIO, DiskError::Io { errno: 5 });
         assert_eq!(disk_error(&io::Error::other("x")), DiskError::Io { errno: 0 });
     }

@@ -41,7 +41,7 @@ pub use net::{AddressReservation, TcpListener, TcpReader, TcpWriter, reserve, re
 pub use platform::CorePlatform;
 pub use preflight::{
     DirectoryKind, MEMLOCK_BYTES_MIN, StartError, check_contents, check_directory, check_io_uring,
-    check_memlock, raise_open_files,
+    check_memlock, raise_open_files, what_is_no_file,
 };
 pub use run::{Claim, CoreContext, NodeOptions, claim, run, run_claimed, run_local};
 pub use stop::{StopRequested, StopSignal};

@@ -12,6 +12,8 @@ use commitlog::BLOCK_BYTES;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::preflight::what_is_no_file;
+
 /// The file's name in the data directory. Kafka uses the same.
 pub(crate) const LOCK_NAME: &str = ".lock";
 
@@ -61,6 +63,9 @@ impl DirectoryLock {
             .truncate(false)
             .open(&path)
             .map_err(unusable)?;
+        if let Some(found) = what_is_no_file(file.metadata().map_err(unusable)?.file_type()) {
+            return Err(unusable(io::Error::other(format!("{found}, where a file belongs"))));
+        }
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut held) => {
                 write_holder(&mut held).map_err(unusable)?;
@@ -150,6 +155,16 @@ mod tests {
         assert_eq!(refused.to_string(), expected);
         drop(first);
         DirectoryLock::acquire(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_pipe_in_place_of_the_lock_is_named_and_not_written_to() {
+        let directory = TempDir::new();
+        let path = directory.path().join(LOCK_NAME);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let error = DirectoryLock::acquire(directory.path()).unwrap_err().to_string();
+        let expected = format!("{}: cannot be locked: a pipe, where", path.display());
+        assert!(error.starts_with(&expected), "{error}");
     }
 
     #[test]

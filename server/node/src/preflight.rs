@@ -3,10 +3,10 @@
 //! Owns [`StartError`] and the checks. They run on the starting thread, before any ring exists, because the runtime answers
 //! most of these with a panic. Must never change anything but limits, the data directory's existence and its probe file.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use commitlog::directory::{DirectoryError, META_BYTES_MAX, META_FILE};
@@ -123,6 +123,17 @@ pub enum StartError {
         /// What it is instead.
         source: DirectoryError,
     },
+    /// Something else has the name of its identity.
+    #[error(
+        "{}: {found}, where a file belongs; nothing was changed; put the file back in its place, or point data.dir elsewhere",
+        path.display()
+    )]
+    NotAFile {
+        /// The name.
+        path: PathBuf,
+        /// What has it.
+        found: &'static str,
+    },
     /// The file system refuses direct I/O.
     #[error(
         "{}: its file system refuses direct I/O ({errno}); put data.dir on ext4 or xfs (in a container: a volume, not the image's overlay)",
@@ -165,7 +176,7 @@ impl StartError {
             | Self::DirectoryDenied { .. }
             | Self::DirectoryOwner { .. }
             | Self::DirectIoRefused { .. } => ExitReason::DirectoryUnusable,
-            Self::DirectoryRefused { .. } => ExitReason::DataRefused,
+            Self::DirectoryRefused { .. } | Self::NotAFile { .. } => ExitReason::DataRefused,
             Self::DiskFull { .. } => ExitReason::DiskFull,
             Self::Lock(LockError::Held { .. }) => ExitReason::DirectoryLocked,
             Self::Lock(LockError::Unusable { .. }) => ExitReason::DirectoryUnusable,
@@ -272,6 +283,17 @@ pub fn check_contents(path: &Path) -> Result<(), StartError> {
         names.push(entry.map_err(unusable)?.file_name().to_string_lossy().into_owned());
     }
     let meta_path = path.join(META_FILE);
+    // Before it is opened: a pipe would keep this start waiting for a writer.
+    let found = match meta_path.metadata() {
+        Ok(facts) => what_is_no_file(facts.file_type()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            meta_path.symlink_metadata().is_ok().then_some("a link that leads nowhere")
+        }
+        Err(source) => return Err(unusable(source)),
+    };
+    if let Some(found) = found {
+        return Err(StartError::NotAFile { path: meta_path, found });
+    }
     let meta = match File::open(&meta_path) {
         Ok(file) => {
             let mut bytes = Vec::new();
@@ -287,6 +309,17 @@ pub fn check_contents(path: &Path) -> Result<(), StartError> {
         check_owner(path, meta_path.metadata().map_err(unusable)?.uid(), geteuid().as_raw())?;
     }
     Ok(())
+}
+
+/// What something is that has the name of a file; `None` for a file.
+pub fn what_is_no_file(kind: FileType) -> Option<&'static str> {
+    match kind {
+        kind if kind.is_file() => None,
+        kind if kind.is_dir() => Some("a directory"),
+        kind if kind.is_fifo() => Some("a pipe"),
+        kind if kind.is_socket() => Some("a socket"),
+        _ => Some("a device"),
+    }
 }
 
 /// The identity's owner is who ran the node: with anybody else in turn, neither could open the other's files.

@@ -244,10 +244,10 @@ impl CheckpointMap {
         };
         for entry in names {
             let Some((shard, copy)) = shard_of(&entry.name) else { continue };
-            if !matches!(entry.kind, EntryKind::File { .. }) {
-                continue;
-            }
             let path = small_file::join(CHECKPOINT_DIRECTORY, &entry.name);
+            if !matches!(entry.kind, EntryKind::File { .. }) {
+                return Err(DiskError::NotAFile { found: entry.kind }).at(&path);
+            }
             let Some(bytes) = small_file::read(disk, &path, FILE_BYTES_MAX).await.at(&path)? else {
                 continue;
             };

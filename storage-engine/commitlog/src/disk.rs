@@ -67,6 +67,15 @@ pub enum DiskError {
         /// The system's number.
         errno: i32,
     },
+    /// Something else has the name of a file.
+    #[error("{found}, where a file belongs: put the file back in its place")]
+    NotAFile {
+        /// What.
+        found: EntryKind,
+    },
+    /// Something else has the name of a directory.
+    #[error("no directory, where one belongs: put it back in its place")]
+    NotADirectory,
     /// The device failed, or an error with no name of its own here.
     #[error("input/output error (errno {errno})")]
     Io {
@@ -96,8 +105,21 @@ pub enum EntryKind {
     },
     /// A directory.
     Directory,
-    /// Anything else (a link, a socket): left alone.
+    /// A symbolic link: not followed where a listing shows it.
+    Link,
+    /// Anything else (a pipe, a socket, a device): left alone.
     Other,
+}
+
+impl fmt::Display for EntryKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::File { .. } => "a file",
+            Self::Directory => "a directory",
+            Self::Link => "a symbolic link",
+            Self::Other => "a pipe, a socket or a device",
+        })
+    }
 }
 
 /// One name in a directory.

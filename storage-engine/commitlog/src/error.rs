@@ -88,9 +88,11 @@ impl LogFailure {
             DiskError::Denied { errno }
             | DiskError::TooManyFiles { errno }
             | DiskError::Io { errno } => Self::Io { stage, errno: *errno },
-            DiskError::NotFound | DiskError::AlreadyExists | DiskError::Short { .. } => {
-                Self::Io { stage, errno: 0 }
-            }
+            DiskError::NotFound
+            | DiskError::AlreadyExists
+            | DiskError::NotAFile { .. }
+            | DiskError::NotADirectory
+            | DiskError::Short { .. } => Self::Io { stage, errno: 0 },
         }
     }
 }

@@ -95,6 +95,8 @@ pub struct StoreCounters {
     pub written_bytes: u64,
     /// Syncs of segment files and their directories.
     pub syncs: u64,
+    /// Bytes that the logs took in and that no sync covers yet; those of a log that failed are not among them.
+    pub unsynced_bytes: u64,
     /// Memory in the tail cache.
     pub tail_cache_bytes: usize,
     /// Memory in the read cache.
@@ -369,6 +371,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             writes: shared.counters.writes.get(),
             written_bytes: shared.counters.written_bytes.get(),
             syncs: shared.counters.syncs.get(),
+            unsynced_bytes: shared.pending_bytes.get(),
             tail_cache_bytes: shared.tail_cache.bytes(),
             read_cache_bytes: shared.read_cache.bytes(),
             log_count: self.0.logs.borrow().len(),
@@ -532,6 +535,10 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             Err(DiskError::NotFound) => return Ok(Found::Nothing),
             Err(error) => return Err(OpenError::Io { path: path.to_owned(), error }),
         };
+        if let Some(entry) = looked.misplaced() {
+            let path = small_file::join(path, &entry.name);
+            return Err(OpenError::Io { path, error: DiskError::NotAFile { found: entry.kind } });
+        }
         if !place.has_metadata {
             // Empty though the checkpoint knows records: for recovery to refuse.
             let is_new = looked.entries.is_empty() && entry.is_none();

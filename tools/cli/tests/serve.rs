@@ -179,6 +179,8 @@ fn a_refused_data_directory_ends_the_process_and_names_the_file() {
     check("meta", "meta.properties", b"");
     check("lost-metadata", "coordinator/00000000000000000000.log", b"");
     check("damaged-metadata", "coordinator/00000000000000000000.log", &[7; 600]);
+    // All that is left of it could be Kafka's, and what stands beside it cannot.
+    check("cut-meta", "meta.properties", b"version=1\ncluster.id=x\nnode.id=1\n");
 }
 
 #[test]
@@ -411,6 +413,58 @@ fn log_verify_reports_what_a_data_directory_has_lost_as_a_whole() {
     drop(std::fs::remove_dir_all(&data_dir));
 }
 
+/// Makes a pipe that nobody writes to.
+fn pipe(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// What becomes of a start.
+enum Start {
+    Serves,
+    Refuses,
+}
+
+#[test]
+fn a_pipe_in_place_of_a_file_is_named_and_not_waited_for() {
+    let data_dir = data_dir("pipes");
+    let node = start(&data_dir, &[]);
+    create_by_name(&mut TcpStream::connect(&node.kafka).unwrap(), "orders");
+    assert!(node.stop().success());
+    let check = |file: &str, outcome: Start| {
+        let copy = copy_of(&data_dir);
+        let path = copy.join(file);
+        std::fs::remove_file(&path).unwrap();
+        pipe(&path);
+        let said = match outcome {
+            Start::Serves => log_of(start(&copy, &[]), "-TERM"),
+            Start::Refuses => {
+                let (code, said) = refusal(&copy, &[]);
+                assert_eq!(code, Some(15), "{file}: {said}");
+                assert!(!path.metadata().unwrap().is_file(), "{file}: it is left alone");
+                said
+            }
+        };
+        assert!(said.contains(&format!("{file}: a pipe")), "{file}: {said}");
+        assert!(said.contains("where a file belongs"), "{file}: {said}");
+        drop(std::fs::remove_dir_all(&copy));
+    };
+    check("meta.properties", Start::Refuses);
+    check("clean-stop", Start::Refuses);
+    check("coordinator/00000000000000000000.log", Start::Refuses);
+    // Without it all records are replayed; and one partition does not keep the others from being served.
+    check("coordinator/metadata-snapshot", Start::Serves);
+    check("topics/orders-0/partition.metadata", Start::Serves);
+    let config = data_dir.join("config.toml");
+    pipe(&config);
+    for (args, code) in [(["serve", "--config"], 2), (["config", "check"], 6)] {
+        let output = corelog().args(args).arg(&config).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains("config.toml: a pipe, where a file belongs\nnext: "), "{said}");
+    }
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
 /// What a start that is refused says, and its exit code.
 fn refusal(data_dir: &Path, settings: &[&str]) -> (Option<i32>, String) {
     let mut refused = spawn(data_dir, settings);
@@ -471,10 +525,10 @@ fn log_of(mut node: Node, end: &str) -> String {
 #[test]
 fn the_log_tells_what_was_found_and_how_it_ended_and_calls_nothing_a_warning_that_is_none() {
     let data_dir = data_dir("log");
-    let check = |end: &str, expected: &[&str]| {
+    let check = |topic: &str, end: &str, expected: &[&str]| {
         let node = start(&data_dir, &[]);
         let mut client = TcpStream::connect(&node.kafka).unwrap();
-        create_by_name(&mut client, "orders");
+        create_by_name(&mut client, topic);
         let said = log_of(node, end);
         for words in expected {
             assert!(said.contains(words), "{words:?} is missing in {said}");
@@ -484,11 +538,17 @@ fn the_log_tells_what_was_found_and_how_it_ended_and_calls_nothing_a_warning_tha
     let stopped = ["stopping; ", "connections are closed", "logs are closed", "stopped cleanly"];
     let dir = data_dir.display().to_string();
     check(
+        "orders",
         "-TERM",
         &[&["corelog starts", &dir, "new", "127.0.0.1", "ready"][..], &stopped].concat(),
     );
-    check("-KILL", &["last_stop=\"clean\"", "topics=1 partitions=1", "logs recovered"]);
-    check("-TERM", &["last_stop=\"unclean", "topics=1 partitions=1", "offline=0"]);
+    check("refunds", "-KILL", &["last_stop=\"clean\"", "topics=1 partitions=1", "logs recovered"]);
+    // The newest segment of the metadata has no index yet, and is looked into for where the snapshot ends.
+    check(
+        "orders",
+        "-TERM",
+        &["last_stop=\"unclean", "no index yet", "topics=2 partitions=2", "offline=0"],
+    );
     drop(std::fs::remove_dir_all(&data_dir));
 }
 
@@ -528,6 +588,29 @@ fn options_that_are_wrong_are_told_by_the_program_with_what_to_do() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[test]
+fn the_ready_line_names_every_listener_and_first_the_one_to_connect_to() {
+    let data_dir = data_dir("listeners");
+    let mut serve = corelog();
+    serve.args(["serve", "--shards", "1", "--set", "admin.listen=none", "--data-dir"]);
+    serve.arg(&data_dir).args(["--set", "listeners=IN://127.0.0.1:0,OUT://127.0.0.1:0"]);
+    let mut child = serve.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let field = |name: &str| {
+        line.split_whitespace().find_map(|word| word.strip_prefix(name)).unwrap_or_default()
+    };
+    let (kafka, listeners) = (field("kafka="), field("listeners="));
+    let all: Vec<&str> = listeners.split(',').collect();
+    assert!(all.len() == 2 && all[0] == kafka && all[0] != all[1], "{line}");
+    for address in all {
+        create_by_name(&mut TcpStream::connect(address).unwrap(), "orders");
+    }
+    let node = Node { kafka: kafka.to_owned(), admin: String::new(), child };
+    assert!(node.stop().success());
+    drop(std::fs::remove_dir_all(&data_dir));
 }
 
 #[test]

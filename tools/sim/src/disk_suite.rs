@@ -245,7 +245,18 @@ async fn directories_go_only_when_empty<D: Disk>(disk: &D, directory: &str) {
     assert_eq!(disk.create_dir(&inner).await, Err(DiskError::AlreadyExists));
     drop(create(disk, &format!("{inner}/file")).await);
     assert!(disk.remove_dir(&inner).await.is_err());
-    assert!(disk.remove(&inner).await.is_err(), "remove is for files");
+    let found = EntryKind::Directory;
+    assert_eq!(
+        disk.remove(&inner).await,
+        Err(DiskError::NotAFile { found }),
+        "remove is for files"
+    );
+    for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+        let opened = disk.open(&inner, mode).await.err();
+        assert_eq!(opened, Some(DiskError::NotAFile { found }), "{mode:?}");
+    }
+    let file = format!("{inner}/file");
+    assert_eq!(disk.list(&file).await, Err(DiskError::NotADirectory));
     disk.remove(&format!("{inner}/file")).await.expect("remove");
     disk.remove_dir(&inner).await.expect("an empty directory goes");
     assert_eq!(disk.list(&inner).await, Err(DiskError::NotFound));

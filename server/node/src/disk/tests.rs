@@ -56,6 +56,42 @@ fn the_first_open_of_an_empty_file_does_not_spoil_later_reads() {
 }
 
 #[test]
+fn what_has_the_name_of_a_file_and_is_none_is_named_and_never_waited_for() {
+    with_disk(|disk| async move {
+        let path = |name: &str| disk.root().join(name);
+        std::fs::create_dir(path("directory")).unwrap();
+        nix::unistd::mkfifo(&path("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+        drop(std::os::unix::net::UnixListener::bind(path("socket")).unwrap());
+        std::os::unix::fs::symlink("/dev/null", path("device")).unwrap();
+        for (name, found) in [
+            ("directory", EntryKind::Directory),
+            ("pipe", EntryKind::Other),
+            ("socket", EntryKind::Other),
+            ("device", EntryKind::Other),
+        ] {
+            for mode in [OpenMode::Read, OpenMode::ReadWrite] {
+                let opened = disk.open(name, mode).await.err();
+                assert_eq!(opened, Some(DiskError::NotAFile { found }), "{name} {mode:?}");
+            }
+        }
+        let listed = disk.list("").await.unwrap();
+        let device = listed.iter().find(|entry| entry.name == "device").unwrap();
+        assert_eq!(device.kind, EntryKind::Link);
+        assert_eq!(disk.list("device").await, Err(DiskError::NotADirectory));
+    });
+}
+
+#[test]
+fn an_open_file_waits_for_its_transfers_and_goes_past_the_page_cache() {
+    with_disk(|disk| async move {
+        let file = disk.open("a", OpenMode::CreateNew).await.unwrap();
+        let flags = fcntl(file.descriptor(), FcntlArg::F_GETFL).unwrap();
+        let flags = OFlag::from_bits_retain(flags);
+        assert!(flags.contains(OFlag::O_DIRECT) && !flags.contains(OFlag::O_NONBLOCK), "{flags:?}");
+    });
+}
+
+#[test]
 fn a_clone_of_a_read_outlives_the_file() {
     with_disk(|disk| async move {
         let file = disk.open("a", OpenMode::CreateNew).await.unwrap();

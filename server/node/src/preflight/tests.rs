@@ -1,3 +1,8 @@
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+
+use nix::sys::stat::Mode;
+
 use super::*;
 use crate::testing::TempDir;
 
@@ -93,6 +98,32 @@ fn a_directory_of_another_program_is_refused_by_its_own_name_and_nothing_is_chan
     assert!(other.contains("`notes.txt` is in it"), "{other}");
     check_contents(Path::new("/nonexistent/data")).unwrap();
     check_contents(TempDir::new().path()).unwrap();
+}
+
+#[test]
+fn what_stands_in_place_of_the_identity_is_named_and_never_waited_for() {
+    let check = |make: &dyn Fn(&Path), expected: &str| {
+        let directory = TempDir::new();
+        std::fs::create_dir(directory.path().join("topics")).unwrap();
+        let meta = directory.path().join(META_FILE);
+        make(&meta);
+        let error = check_contents(directory.path()).unwrap_err();
+        assert_eq!(error.reason(), ExitReason::DataRefused);
+        let expected = format!("{}: {expected}, where a file belongs", meta.display());
+        assert!(error.to_string().starts_with(&expected), "{error}");
+        assert!(meta.symlink_metadata().is_ok());
+    };
+    check(&|meta| std::fs::create_dir(meta).unwrap(), "a directory");
+    check(&|meta| nix::unistd::mkfifo(meta, Mode::S_IRWXU).unwrap(), "a pipe");
+    check(&|meta| drop(UnixListener::bind(meta).unwrap()), "a socket");
+    check(&|meta| symlink("/dev/null", meta).unwrap(), "a device");
+    check(&|meta| symlink("/nonexistent/meta", meta).unwrap(), "a link that leads nowhere");
+    // A link to the file is as good as the file.
+    let (directory, elsewhere) = (TempDir::new(), TempDir::new());
+    let file = elsewhere.path().join("meta");
+    std::fs::write(&file, "version=1\ncorelog.format.version=1\n").unwrap();
+    symlink(&file, directory.path().join(META_FILE)).unwrap();
+    check_contents(directory.path()).unwrap();
 }
 
 #[test]

@@ -35,6 +35,18 @@ impl From<Look> for Looked {
 }
 
 impl Looked {
+    /// What has the name of one of the log's files and is none, if there is such a thing: it would be taken for a file that is
+    /// missing, and put in place again or gone without.
+    pub(crate) fn misplaced(&self) -> Option<&PathEntry> {
+        let suffixes = [Suffix::Log, Suffix::Index, Suffix::TimeIndex, Suffix::Snapshot];
+        let is_own = |name: &str| {
+            suffixes.into_iter().any(|suffix| parse_segment_name(name, suffix).is_some())
+                || [EPOCH_FILE, PARTITION_METADATA_FILE].contains(&name)
+        };
+        let is_file = |entry: &PathEntry| matches!(entry.kind, EntryKind::File { .. });
+        self.entries.iter().find(|entry| !is_file(entry) && is_own(&entry.name))
+    }
+
     /// All of a small file of this directory, or `None` where there is none: like [`small_file::read`].
     pub(crate) async fn read<D: Disk>(
         &self,

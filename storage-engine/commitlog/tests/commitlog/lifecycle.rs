@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use commitlog::{CheckpointMap, ReadError, checkpoint, directory};
+use commitlog::{CheckpointMap, Disk, ReadError, checkpoint, directory};
 use record::{Codec, Offset, Timestamp, TopicId};
 
 use crate::support::MemoryDisk;
@@ -99,6 +99,69 @@ fn a_damaged_identity_is_refused_and_a_missing_one_never_invented() {
     let refused = open().unwrap_err().to_string();
     assert!(refused.contains("missing"), "{refused}");
     assert!(disk.names(DIRECTORY).contains(&format!("{:020}.log", 0)));
+}
+
+#[test]
+fn an_identity_that_lost_our_lines_is_damaged_and_not_another_programs() {
+    let mut world = World::new(Settings::default());
+    world.fill(1, 1, 10);
+    let (disk, executor) = (world.disk.clone(), world.executor.clone());
+    drop(world);
+    disk.edit("meta.properties", |bytes| {
+        let text = String::from_utf8(bytes.clone()).unwrap();
+        let at = text.find("corelog.").unwrap();
+        bytes.truncate(at);
+    });
+    let refused = executor.run(directory::open_or_create(&disk, new_ids)).unwrap_err().to_string();
+    assert!(refused.contains("meta.properties: byte "), "{refused}");
+    assert!(disk.names(DIRECTORY).contains(&format!("{:020}.log", 0)));
+}
+
+#[test]
+fn what_has_the_name_of_a_logs_file_and_is_none_is_named_and_left_alone() {
+    for name in [
+        "00000000000000000000.log",
+        "00000000000000000000.index",
+        "00000000000000000000.timeindex",
+        "00000000000000000003.snapshot",
+        "leader-epoch-checkpoint",
+        "partition.metadata",
+    ] {
+        let mut world = World::new(Settings::default());
+        world.fill(3, 1, 100);
+        world.checkpoint();
+        let (disk, executor, settings) =
+            (world.disk.clone(), world.executor.clone(), world.settings.clone());
+        drop(world);
+        let path = format!("{DIRECTORY}/{name}");
+        if disk.names(DIRECTORY).iter().any(|there| there == name) {
+            disk.delete(&path);
+        }
+        let opened = executor.run(async {
+            disk.create_dir(&path).await.unwrap();
+            let (store, _) = open_store(&disk, &executor, &settings).await;
+            let fold = Rc::new(RefCell::new(LastBatches::default()));
+            store.open_log(identity(TOPIC), settings.options, fold, NOW).await
+        });
+        let expected =
+            format!("{path}: a directory, where a file belongs: put the file back in its place");
+        assert_eq!(opened.unwrap_err().to_string(), expected);
+        assert!(disk.names(DIRECTORY).iter().any(|there| there == name), "{name} is gone");
+    }
+}
+
+#[test]
+fn a_checkpoint_that_is_no_file_is_named_and_not_gone_without() {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 100);
+    world.checkpoint();
+    let (disk, executor) = (world.disk.clone(), world.executor.clone());
+    drop(world);
+    let load = || executor.run(CheckpointMap::load(&disk));
+    assert!(load().is_ok());
+    executor.run(disk.create_dir("checkpoints/9.b")).unwrap();
+    let refused = load().unwrap_err().to_string();
+    assert!(refused.starts_with("checkpoints/9.b: a directory, where a file belongs"), "{refused}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 mod live;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use broker::config::{
     Config, ConfigError, ConfigErrors, KAFKA_BROKER_CONFIGS, OPTIONS, Sources, Unit,
@@ -226,7 +226,7 @@ impl Show for Checked {
 
 fn check(args: &CheckArgs) -> Outcome {
     let name = args.file.display().to_string();
-    let text = std::fs::read_to_string(&args.file).map_err(|error| Failure::io(&name, &error))?;
+    let text = read_file(&args.file)?;
     let environment = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let sources = Sources {
@@ -250,6 +250,18 @@ fn check(args: &CheckArgs) -> Outcome {
         set: set.collect(),
         warnings: config.warnings.clone(),
     })
+}
+
+/// The text of a configuration file. A pipe or a device is refused before it is opened: who waits for one that nobody writes to,
+/// or reads one that never ends, says nothing.
+pub(crate) fn read_file(path: &Path) -> Outcome<String> {
+    let failed = |error| Failure::io(path.display(), &error);
+    let kind = std::fs::metadata(path).map_err(failed)?.file_type();
+    if let Some(found) = node::what_is_no_file(kind) {
+        let fact = format!("{}: {found}, where a file belongs", path.display());
+        return Err(Failure::new(Exit::Io, fact).advise("give the path of a file in TOML"));
+    }
+    std::fs::read_to_string(path).map_err(failed)
 }
 
 /// What is wrong with a configuration; advice only where an option's own meaning helps.

@@ -18,7 +18,7 @@ use clap::Args;
 use cluster::Advertise;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -88,8 +88,7 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
 fn load(args: &ServeArgs) -> Outcome<Config> {
     let file = match &args.config {
         Some(path) => {
-            let text = std::fs::read_to_string(path)
-                .map_err(|error| Failure::io(path.display(), &error))?;
+            let text = super::config::read_file(path)?;
             Some((path.display().to_string(), text))
         }
         None => None,

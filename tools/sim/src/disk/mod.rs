@@ -465,7 +465,7 @@ impl Disk for SimDisk {
                 let id = state.tree.find(path)?;
                 match state.tree.node(id) {
                     Node::File(_) => id,
-                    _ => return Err(DiskError::Io { errno: tree::EISDIR }),
+                    _ => return Err(DiskError::NotAFile { found: EntryKind::Directory }),
                 }
             }
         };

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use commitlog::{DiskError, DiskResult};
+use commitlog::{DiskError, DiskResult, EntryKind};
 
 use super::image::{FileImage, Mood};
 use crate::prng::Prng;
@@ -78,7 +78,7 @@ impl Tree {
     pub(super) fn directory(&self, id: NodeId) -> DiskResult<&Directory> {
         match &self.nodes[id.0] {
             Node::Directory(directory) => Ok(directory),
-            _ => Err(DiskError::Io { errno: ENOTDIR }),
+            _ => Err(DiskError::NotADirectory),
         }
     }
 
@@ -123,7 +123,7 @@ impl Tree {
     pub(super) fn remove_file(&mut self, path: &str) -> DiskResult<()> {
         let id = self.find(path)?;
         if !matches!(self.nodes[id.0], Node::File(_)) {
-            return Err(DiskError::Io { errno: EISDIR });
+            return Err(DiskError::NotAFile { found: EntryKind::Directory });
         }
         let slot = self.slot(path)?;
         self.change(vec![(slot, None)]);
@@ -290,7 +290,5 @@ fn set(names: &mut BTreeMap<String, NodeId>, name: &str, to: Option<NodeId>) {
 }
 
 /// Linux's numbers, as the real disk reports them.
-const ENOTDIR: i32 = 20;
-pub(super) const EISDIR: i32 = 21;
 const EINVAL: i32 = 22;
 const ENOTEMPTY: i32 = 39;

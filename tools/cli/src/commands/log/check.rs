@@ -103,9 +103,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         partition: &Partition,
         print: &mut impl Print,
     ) -> Outcome {
-        for path in &partition.misplaced {
-            let finding = self.finding(path, None, "a directory, where a file belongs".to_owned());
-            self.report(finding, "the node cannot use it; move it away", print)?;
+        for (path, found) in &partition.misplaced {
+            let finding = self.finding(path, None, format!("{found}, where a file belongs"));
+            self.report(finding, "the node cannot use it; put the file back", print)?;
         }
         let mut standing = self.standing(partition).await?;
         standing.epochs = self.epochs(partition, print).await?;

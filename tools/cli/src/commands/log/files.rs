@@ -69,8 +69,8 @@ pub(super) struct Partition {
     pub(super) snapshots: Vec<(Offset, String)>,
     /// Path of the leader epochs.
     pub(super) epochs: Option<String>,
-    /// Paths of directories that stand where one of these files belongs.
-    pub(super) misplaced: Vec<String>,
+    /// What stands where one of these files belongs: its path, and what it is.
+    pub(super) misplaced: Vec<(String, EntryKind)>,
 }
 
 /// The directory to work in, and the one file in it that is meant, if it is a file.
@@ -102,14 +102,17 @@ pub(super) async fn find<D: Disk>(
         let mut below = Vec::new();
         let has = |name: &str| entries.iter().any(|entry| entry.name == name);
         let is_data_directory = ground::are_of_data_directory(has);
+        let is_meant = |found: &str| name.is_none_or(|name| name == found);
         let is_aside =
             |name: &str| is_data_directory && [STRAY_DIRECTORY, DELETED_DIRECTORY].contains(&name);
         for entry in entries {
             let path = join(&directory, &entry.name);
             match entry.kind {
                 EntryKind::Directory if is_aside(&entry.name) => {}
-                EntryKind::Directory if is_file_name(&entry.name) => {
-                    partition.misplaced.push(path);
+                EntryKind::Directory | EntryKind::Link | EntryKind::Other
+                    if is_file_name(&entry.name) && is_meant(&entry.name) =>
+                {
+                    partition.misplaced.push((path, entry.kind));
                 }
                 EntryKind::Directory if name.is_none() => {
                     let Some(depth_left) = depth_left.checked_sub(1) else {
@@ -117,7 +120,7 @@ pub(super) async fn find<D: Disk>(
                     };
                     below.push((path, depth_left));
                 }
-                EntryKind::File { bytes } if name.is_none_or(|name| name == entry.name) => {
+                EntryKind::File { bytes } if is_meant(&entry.name) => {
                     partition.take(path, &entry.name, bytes);
                 }
                 _ => {}
