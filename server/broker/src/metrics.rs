@@ -269,6 +269,7 @@ scalar_metrics! {
     Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive, or came with less than 64 KiB/s, while others waited for its memory.";
     Counter syncs = "corelog_syncs_total", Count, Sum, "Syncs of log files.";
     Gauge tail_cache_bytes = "corelog_tail_cache_bytes", Bytes, PerCore, "Memory of what was just written.";
+    Gauge unsynced_bytes = "corelog_unsynced_bytes", Bytes, Sum, "Bytes of record batches that were taken in and are not on stable storage yet: those that wait for their acknowledgement, and under write.caching those acknowledged since the last sync.";
     Counter disk_written_bytes = "corelog_disk_written_bytes_total", Bytes, Sum, "Bytes written to log files, rewritten blocks included.";
     Counter disk_writes = "corelog_disk_writes_total", Count, Sum, "Writes of log files.";
 }

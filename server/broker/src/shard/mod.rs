@@ -290,6 +290,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.disk_writes.raise_to(store.writes);
         metrics.disk_written_bytes.raise_to(store.written_bytes);
         metrics.syncs.raise_to(store.syncs);
+        metrics.unsynced_bytes.set(store.unsynced_bytes);
         metrics.tail_cache_bytes.set(store.tail_cache_bytes as u64);
         metrics.read_cache_bytes.set(store.read_cache_bytes as u64);
         metrics.damaged_ranges.set(self.store.damage().len() as u64);

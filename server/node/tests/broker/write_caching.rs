@@ -31,6 +31,8 @@ fn acknowledged_without_a_sync_and_there_after_the_process_was_killed_twice() {
     let before = node.metric("corelog_syncs_total");
     append(&mut client, &topic, 0..20);
     assert_eq!(node.metric("corelog_syncs_total"), before);
+    let bytes: usize = (0..20).map(|value| batch(&[&value.to_string()]).len()).sum();
+    assert_eq!(node.metric("corelog_unsynced_bytes"), bytes as u64, "what a power cut may take");
     assert_eq!(values_of(&client.read_from(&topic, 0, 0)), all(0..20), "visible at once");
     for _ in 0..2 {
         node.kill();
@@ -53,6 +55,7 @@ fn synced_a_little_later_without_anyone_asking() {
         let before = node.metric("corelog_syncs_total");
         append(&mut client, &topic, value..value + 1);
         node.wait_for_metric("corelog_syncs_total", |syncs| syncs > before);
+        node.wait_for_metric("corelog_unsynced_bytes", |bytes| bytes == 0);
     }
 }
 
@@ -64,7 +67,9 @@ fn each_topic_has_its_own_and_it_changes_while_it_is_used() {
     let cached = Topic::create(&mut client, 1);
     append(&mut client, &cached, 0..3);
     let before = node.metric("corelog_syncs_total");
+    let unsynced = node.metric("corelog_unsynced_bytes");
     append(&mut client, &synced, 0..3);
+    assert_eq!(node.metric("corelog_unsynced_bytes"), unsynced, "synced when acknowledged");
     let after = node.metric("corelog_syncs_total");
     assert!(after >= before + 3, "{before} {after}");
     append(&mut client, &cached, 3..6);
