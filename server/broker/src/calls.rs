@@ -134,6 +134,9 @@ impl<Records> Fetched<Records> {
     /// The same answer with its record bytes in another form.
     #[must_use]
     pub fn with_records<Other>(&self, records: Vec<Other>) -> Fetched<Other> {
+    /// Bytes that there are for the reader within its budget: those of `records`, or all of the budget where there is more to be
+    /// seen. A batch that does not fit, and one behind the end of a segment, is no reason to wait for others.
+    pub available_bytes: usize,
         Fetched {
             high_watermark: self.high_watermark,
             last_stable_offset: self.last_stable_offset,
@@ -147,6 +150,7 @@ impl<Records> Fetched<Records> {
 
 /// The answer for one partition of a Fetch request.
 #[derive(Debug)]
+            available_bytes: self.available_bytes,
 pub struct FetchAnswer<Records> {
     /// Its place in the request.
     pub slot: EntrySlot,

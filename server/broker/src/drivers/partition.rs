@@ -390,6 +390,7 @@ impl<P: Platform> PartitionDriver<P> {
             return Ok(fetched);
         }
         let end = self.visible_end(view.end);
+            available_bytes: 0,
         let request = ReadRequest { from: entry.offset, end, bytes_max, minimum };
         let read = match self.log.try_read_hot(&request) {
             Some(read) => read,
@@ -406,7 +407,10 @@ impl<P: Platform> PartitionDriver<P> {
     }
 
     /// What the reader of `entry` may see, and where its history leaves ours, if it does: it has records then that were lost, and
+                let is_cut = batches.next_offset < end;
     /// is told so even where it stands past the end (FE-8).
+                fetched.available_bytes =
+                    if is_cut { batches.bytes.max(bytes_max) } else { batches.bytes };
     fn view_for(
         &self,
         entry: &FetchEntry,

@@ -311,12 +311,15 @@ fn bytes_of<Records>(answers: &[FetchAnswer<Records>]) -> usize {
     fetched.map(|fetched| fetched.bytes).sum()
 }
 
-/// FE-2: whether a Fetch is answered without waiting any longer.
+/// FE-2: whether a Fetch is answered without waiting any longer. What a budget has cut counts as if it had filled it: no record
+/// that is still to come would bring more.
 fn is_enough<Records>(bytes_min: usize, answers: &[FetchAnswer<Records>]) -> bool {
-    let mut bytes = 0;
+    let mut bytes: usize = 0;
     for answer in answers {
         match &answer.outcome {
-            Ok(fetched) if fetched.diverging.is_none() => bytes += fetched.bytes,
+            Ok(fetched) if fetched.diverging.is_none() => {
+                bytes = bytes.saturating_add(fetched.available_bytes);
+            }
             Ok(_) | Err(_) => return true,
         }
     }
@@ -390,8 +393,18 @@ mod tests {
             diverging: None,
             records,
             bytes,
+            available_bytes: bytes,
         };
         FetchAnswer { slot: EntrySlot(slot), outcome: Ok(fetched) }
+    }
+
+    /// One that ends before what there is to see, for want of budget.
+    fn cut_answer(slot: u32, bytes: usize, budget: usize) -> FetchAnswer<u8> {
+        let mut answer = answer(slot, bytes);
+        if let Ok(fetched) = &mut answer.outcome {
+            fetched.available_bytes = budget;
+        }
+        answer
     }
 
     #[test]
@@ -478,5 +491,9 @@ mod tests {
         assert!(is_enough(10, &[answer(0, 5), answer(1, 5)]));
         let wrong = FetchAnswer::<u8> { slot: EntrySlot(0), outcome: Err(FetchRefusal::NotLeader) };
         assert!(is_enough(1000, &[answer(1, 0), wrong]));
+        assert!(is_enough(15, &[cut_answer(0, 10, 15)]));
+        assert!(is_enough(15, &[cut_answer(0, 0, 5), answer(1, 10)]));
+        assert!(!is_enough(20, &[cut_answer(0, 10, 15), answer(1, 0)]));
+        assert!(is_enough(usize::MAX, &[cut_answer(0, 0, usize::MAX), answer(1, 10)]));
     }
 }

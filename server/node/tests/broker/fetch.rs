@@ -329,6 +329,47 @@ fn what_is_there_or_wrong_is_answered_at_once() {
     assert!(started.elapsed() < LONG);
 }
 
+/// What comes later would bring no more: as in Kafka the limit of the partition counts as filled.
+#[test]
+fn a_batch_that_does_not_fit_is_no_reason_to_wait() {
+    let (mut client, topic) = topic_and_client();
+    let records = plain(10_000);
+    for _ in 0..2 {
+        client.append(&topic, 0, &records);
+    }
+    let fits = records.len() as i32;
+    let read = |client: &mut Client, bytes_max, min_bytes, max_wait_ms| {
+        let mut request = fetch_of(&topic, &[(0, 0)]);
+        request.topics[0].partitions[0].partition_max_bytes = bytes_max;
+        let frame = client.call(12, &FetchRequest { min_bytes, max_wait_ms, ..request });
+        offsets_of(fetched(&frame).records.inline())
+    };
+    let started = Instant::now();
+    assert_eq!(read(&mut client, fits + 5000, fits + 5000, LONG_MS), [0]);
+    assert_eq!(read(&mut client, fits + 5000, fits + 1, LONG_MS), [0]);
+    assert!(started.elapsed() < LONG);
+    // More than the partition may bring is waited for, though more is there.
+    let (started, wait) = (Instant::now(), Duration::from_millis(150));
+    assert_eq!(read(&mut client, fits + 5000, fits + 5001, 150), [0]);
+    assert!(started.elapsed() >= wait, "{:?}", started.elapsed());
+}
+
+#[test]
+fn a_fetch_that_reads_to_the_end_of_a_segment_does_not_wait_for_more_than_there_is_in_the_next() {
+    let mut client = Node::shared().connect();
+    let topic = Topic::create_with(&mut client, 1, &[("segment.bytes", "1048576")]);
+    let records = plain(600_000);
+    for _ in 0..2 {
+        client.append(&topic, 0, &records);
+    }
+    let min_bytes = records.len() as i32 + 1;
+    let started = Instant::now();
+    let request = FetchRequest { max_wait_ms: LONG_MS, min_bytes, ..fetch_of(&topic, &[(0, 0)]) };
+    let frame = client.call(12, &request);
+    assert_eq!(offsets_of(fetched(&frame).records.inline()), [0]);
+    assert!(started.elapsed() < LONG);
+}
+
 #[test]
 fn the_first_batch_goes_whole_whatever_the_limits_and_the_rest_keeps_to_them() {
     // Of its own: where others leave their answers lying, everybody's are smaller.
