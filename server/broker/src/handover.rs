@@ -17,7 +17,7 @@ pub(crate) struct Departure {
     pub(crate) parted: Parted,
     /// What has arrived of requests that are not begun.
     pub(crate) read_ahead: Bytes,
-    /// The fetch session of its last fetch.
+    /// The fetch session of its last fetch that had one.
     pub(crate) session: Option<CarriedSession>,
     /// How often it has moved, with this time.
     pub(crate) moves: u32,

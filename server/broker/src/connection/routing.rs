@@ -33,7 +33,7 @@ pub(crate) struct Routing {
     stays_until: Cell<Duration>,
     /// The one other core that the last requests concerned, and how many they were.
     streak: Cell<Option<(ShardIndex, u32)>>,
-    /// The fetch session that its last fetch was of.
+    /// The fetch session that its last fetch with one was of.
     session: Cell<SessionId>,
 }
 
@@ -90,12 +90,21 @@ impl Routing {
         self.moves.saturating_add(1)
     }
 
-    /// A fetch was of this session.
+    /// A fetch was of this session. One without a session says nothing: the client may go on in the one before.
     pub(crate) fn note_session(&self, id: SessionId) {
-        self.session.set(id);
+        if id != SessionId::NONE {
+            self.session.set(id);
+        }
     }
 
-    /// The session of its last fetch; [`SessionId::NONE`] for none.
+    /// The client has ended this session: another connection may get its number.
+    pub(crate) fn forget_session(&self, id: SessionId) {
+        if self.session.get() == id {
+            self.session.set(SessionId::NONE);
+        }
+    }
+
+    /// The session of its last fetch with one; [`SessionId::NONE`] for none.
     #[must_use]
     pub(crate) fn session(&self) -> SessionId {
         self.session.get()
@@ -162,6 +171,21 @@ mod tests {
             assert_eq!(routing.destination(|| at(1_499)), None, "too soon");
             assert_eq!(routing.destination(|| at(1_500)), Some(A), "{moves} moves");
         }
+    }
+
+    #[test]
+    fn a_session_is_remembered_until_it_is_ended_or_another_takes_its_place() {
+        let routing = Routing::new(HERE, None);
+        let [first, second] = [SessionId(7), SessionId(8)];
+        routing.note_session(first);
+        routing.note_session(SessionId::NONE);
+        routing.forget_session(second);
+        assert_eq!(routing.session(), first);
+        routing.note_session(second);
+        routing.forget_session(first);
+        assert_eq!(routing.session(), second);
+        routing.forget_session(second);
+        assert_eq!(routing.session(), SessionId::NONE);
     }
 
     #[test]

@@ -56,6 +56,7 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
         SessionEpoch::INITIAL | SessionEpoch::FINAL => {
             // Whatever session a full fetch names is over.
             call.shard.fetch_sessions().borrow_mut().close(id);
+            call.context.routing.forget_session(id);
             let session =
                 if epoch == SessionEpoch::INITIAL { Session::Open } else { Session::None };
             full(call, request, session).await

@@ -155,6 +155,36 @@ fn a_fetch_session_goes_along() {
     assert_eq!(node.metric("corelog_fetch_sessions"), 1, "it is on one core, and there once");
 }
 
+/// Nothing says that a client is done with its session because it fetches without one in between.
+#[test]
+fn a_fetch_session_goes_along_after_fetches_without_one() {
+    let (node, topic) = node_with(&[]);
+    let mut client = node.connect();
+    let elsewhere = partition_elsewhere(&node, &mut client, &topic);
+    let mut producer = node.connect();
+    let open = |client: &mut Client| {
+        let full = FetchRequest { session_epoch: 0, ..fetch_of(&topic, &[(elsewhere, 0)]) };
+        client.call(12, &full).read::<FetchResponse<'_>>().session_id
+    };
+    // One that is ended before, and one that goes on.
+    let ended = open(&mut client);
+    let last = FetchRequest { session_id: ended, ..fetch_of(&topic, &[(elsewhere, 0)]) };
+    client.call(12, &FetchRequest { session_epoch: -1, ..last });
+    let session_id = open(&mut client);
+    for _ in 0..3 * AFTER {
+        let alone = FetchRequest { session_epoch: -1, ..fetch_of(&topic, &[(elsewhere, 0)]) };
+        client.call(12, &alone);
+    }
+    node.wait_for_metric(MOVED, |count| count == 1);
+    let offset = producer.append(&topic, elsewhere, &batch(&["v"]));
+    let request = fetch_of(&topic, &[(elsewhere, offset)]);
+    let frame = client.call(12, &FetchRequest { session_id, session_epoch: 1, ..request });
+    let answer: FetchResponse<'_> = frame.read();
+    assert_eq!((answer.error_code, answer.session_id), (ErrorCode::None, session_id));
+    assert_eq!(values_of(fetched(&frame).records.inline()), ["v"]);
+    assert_eq!(node.metric("corelog_fetch_sessions"), 1);
+}
+
 /// A long poll holds its connection where it is until it is answered; what comes behind it is answered after it.
 #[test]
 fn a_fetch_that_waits_is_answered_before_its_connection_moves() {

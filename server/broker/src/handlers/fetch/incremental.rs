@@ -40,7 +40,10 @@ pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     match resumed {
         Ok(Resumed::Open) => call.context.routing.note_session(resumption.id),
         // Nothing is left to go on with: what the request names is read as if there had been no session.
-        Ok(Resumed::Emptied) => return full(call, request, Session::None).await,
+        Ok(Resumed::Emptied) => {
+            call.context.routing.forget_session(resumption.id);
+            return full(call, request, Session::None).await;
+        }
         Err(refusal) => return refuse_session(call, refusal),
     }
     call.shard.metrics().fetches_incremental.increment();
