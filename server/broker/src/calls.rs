@@ -41,9 +41,15 @@ pub struct ProduceEntry {
     pub records: Bytes,
 }
 
+/// A connection of one core, by a number that is never used again there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ConnectionNumber(pub u64);
+
 /// The partitions of one Produce request that one core owns.
 #[derive(Debug, Clone)]
 pub struct ProduceCall {
+    /// The connection that it came by.
+    pub connection: ConnectionNumber,
     /// When to answer; `None` for acks=0.
     pub acks: Option<Acks>,
     /// How long the answer may wait for safety.
@@ -128,15 +134,15 @@ pub struct Fetched<Records> {
     pub records: Vec<Records>,
     /// Bytes in `records`.
     pub bytes: usize,
+    /// Bytes that there are for the reader within its budget: those of `records`, or all of the budget where there is more to be
+    /// seen. A batch that does not fit, and one behind the end of a segment, is no reason to wait for others.
+    pub available_bytes: usize,
 }
 
 impl<Records> Fetched<Records> {
     /// The same answer with its record bytes in another form.
     #[must_use]
     pub fn with_records<Other>(&self, records: Vec<Other>) -> Fetched<Other> {
-    /// Bytes that there are for the reader within its budget: those of `records`, or all of the budget where there is more to be
-    /// seen. A batch that does not fit, and one behind the end of a segment, is no reason to wait for others.
-    pub available_bytes: usize,
         Fetched {
             high_watermark: self.high_watermark,
             last_stable_offset: self.last_stable_offset,
@@ -144,13 +150,13 @@ impl<Records> Fetched<Records> {
             diverging: self.diverging,
             records,
             bytes: self.bytes,
+            available_bytes: self.available_bytes,
         }
     }
 }
 
 /// The answer for one partition of a Fetch request.
 #[derive(Debug)]
-            available_bytes: self.available_bytes,
 pub struct FetchAnswer<Records> {
     /// Its place in the request.
     pub slot: EntrySlot,

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::calls::ConnectionNumber;
 use crate::connection::Routing;
 use crate::endpoint::Approach;
 
@@ -74,6 +75,8 @@ pub struct Stages {
 /// What a handler knows about the request besides its bytes.
 #[derive(Debug, Clone)]
 pub struct RequestContext {
+    /// The connection, of this core's.
+    pub connection: ConnectionNumber,
     /// Who asks.
     pub principal: Principal,
     /// By which listener.

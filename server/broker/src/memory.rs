@@ -14,7 +14,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 use crate::sync::{OnceSender, once};
 
@@ -41,6 +41,29 @@ struct Waiter {
 pub(crate) struct HeldMemory {
     memory: Rc<MemoryBudget>,
     bytes: usize,
+    /// Where others wait for what it is a part of: there while it is held.
+    held: Option<Rc<()>>,
+}
+
+/// A look at memory that somebody holds, which does not hold it.
+#[derive(Debug)]
+pub(crate) struct MemoryWatch {
+    memory: Rc<MemoryBudget>,
+    held: Weak<()>,
+}
+
+impl MemoryWatch {
+    /// Whether it has not been given back.
+    #[must_use]
+    pub(crate) fn is_held(&self) -> bool {
+        self.held.strong_count() > 0
+    }
+
+    /// Whether it is held while others wait for some of the same budget.
+    #[must_use]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.is_held() && self.memory.waiter_count() > 0
+    }
 }
 
 impl HeldMemory {
@@ -48,6 +71,13 @@ impl HeldMemory {
     #[must_use]
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// For whoever must not keep it for long while others wait for it; `None` where nobody ever waits for this kind.
+    #[must_use]
+    pub(crate) fn watch(&self) -> Option<MemoryWatch> {
+        let held = Rc::downgrade(self.held.as_ref()?);
+        Some(MemoryWatch { memory: Rc::clone(&self.memory), held })
     }
 
     /// Gives back all but `bytes`, or notes more where it turned out to be more.
@@ -75,7 +105,7 @@ impl MemoryBudget {
     /// Takes memory as soon as there is any. A request may overdraw the rest, or one larger than the bound could never come.
     pub(crate) async fn take(self: &Rc<Self>, bytes: usize) -> HeldMemory {
         if self.has_room() && self.waiter_count() == 0 {
-            return self.note(bytes);
+            return self.grant(bytes);
         }
         let (sender, receiver) = once();
         {
@@ -98,7 +128,7 @@ impl MemoryBudget {
             let next = self.waiting.borrow_mut().pop_front();
             let Some(waiter) = next else { return };
             if !waiter.sender.is_abandoned() {
-                waiter.sender.send(self.note(waiter.bytes));
+                waiter.sender.send(self.grant(waiter.bytes));
             }
         }
     }
@@ -111,7 +141,13 @@ impl MemoryBudget {
     /// Counts what is there already: those after it wait for it.
     pub(crate) fn note(self: &Rc<Self>, bytes: usize) -> HeldMemory {
         self.taken.set(self.taken.get() + bytes);
-        HeldMemory { memory: Rc::clone(self), bytes }
+        HeldMemory { memory: Rc::clone(self), bytes, held: None }
+    }
+
+    fn grant(self: &Rc<Self>, bytes: usize) -> HeldMemory {
+        let mut granted = self.note(bytes);
+        granted.held = Some(Rc::default());
+        granted
     }
 
     /// Bytes that are taken.
@@ -184,6 +220,21 @@ mod tests {
         assert_eq!((memory.taken_bytes(), memory.note_share(1).bytes()), (525, 0));
         drop((first, second));
         assert_eq!(memory.taken_bytes(), 0);
+    }
+
+    #[test]
+    fn memory_is_waited_for_while_it_is_held_and_another_wants_some() {
+        let memory = MemoryBudget::new(10);
+        assert!(memory.note_share(1).watch().is_none(), "who can do with less does not wait");
+        let held = block_on(memory.take(10));
+        let watch = held.watch().unwrap();
+        assert_eq!((watch.is_held(), watch.is_waited_for()), (true, false));
+        let mut next = pin!(memory.take(5));
+        assert!(block_on(poll_once(next.as_mut())).is_none());
+        assert!(watch.is_waited_for());
+        drop(held);
+        assert_eq!((watch.is_held(), watch.is_waited_for()), (false, false));
+        assert!(block_on(next).watch().is_some_and(|watch| watch.is_held()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Owns call numbers, the table of calls under way and the bound on them. A receive loop hands replies in here and never waits;
 //! only tasks of connections and drivers wait. Every call of a core that has left the mesh ends with [`CallError`], and every
 //! call whose service panics with [`Reply::Failed`]: none is left without an answer. A wait that nobody waits for any more is
-//! given up, so that it does not linger where it is served.
+//! given up, and so is an append that has no place yet, so that they do not linger where they are served.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use std::time::Duration;
 use commitlog::TaskClass;
 use partition::FETCH_WAITERS_MAX;
 
-use crate::calls::{Reply, Request, WaitCall};
+use crate::calls::{ConnectionNumber, Reply, Request, WaitCall};
 use crate::memory::HeldMemory;
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::sync::{Event, OnceSender, once};
@@ -41,6 +41,9 @@ pub enum Message {
     Answer(CallId, Reply),
     /// Nobody waits for the answer to this wait any more. It may come too late, or not at all where the queue is full.
     GiveUp(CallId),
+    /// The connection is lost: what was sent by it and has no place in a log yet shall not get one. It may come too late, or not
+    /// at all where the queue is full.
+    Left(ConnectionNumber),
 }
 
 /// The other core, or the whole node, is going down.
@@ -112,6 +115,10 @@ impl Calls {
         }
     }
 
+    fn is_under_way(&self, id: u64) -> bool {
+        self.pending.borrow().contains_key(&id)
+    }
+
     /// The call is over.
     fn end(&self, id: u64) -> Option<Pending> {
         let ended = self.pending.borrow_mut().remove(&id)?;
@@ -141,6 +148,8 @@ pub struct PendingCall<M: Mesh<Message>> {
     to: MeshIndex,
     id: u64,
     kind: CallKind,
+    /// Of a Produce: the connection that is lost where the reply is not waited for.
+    connection: Option<ConnectionNumber>,
     receiver: crate::sync::OnceReceiver<Reply>,
     calls: Rc<Calls>,
 }
@@ -159,6 +168,12 @@ impl<M: Mesh<Message>> Drop for PendingCall<M> {
         if self.kind == CallKind::Wait && self.calls.end(self.id).is_some() {
             // Where the queue is full it ends by itself a little later.
             self.mesh.try_send(self.to, Message::GiveUp(CallId(self.id))).ok();
+        }
+        // Where it is full, what waits for room does so until its deadline.
+        if let Some(connection) = self.connection
+            && self.calls.is_under_way(self.id)
+        {
+            self.mesh.try_send(self.to, Message::Left(connection)).ok();
         }
     }
 }
@@ -264,7 +279,11 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
         let (sender, receiver) = once();
         self.calls.begin(id, Pending { to, kind, sender, _memory: memory });
         let (mesh, calls) = (self.mesh.clone(), Rc::clone(&self.calls));
-        let pending = PendingCall { mesh, to, id, kind, receiver, calls };
+        let connection = match &request {
+            Request::Produce(call) => Some(call.connection),
+            _ => None,
+        };
+        let pending = PendingCall { mesh, to, id, kind, connection, receiver, calls };
         let unsent = Unsent { calls: &self.calls, id: Some(id) };
         self.post(to, Message::Call(CallId(id), request)).await;
         unsent.note_sent();

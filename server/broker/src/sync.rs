@@ -1,6 +1,6 @@
-//! Waiting, within one core: a value that arrives once and an event that many wait for.
+//! Waiting, within one core: a value that arrives once, an event that many wait for, and what is built of the two.
 //!
-//! Owns two small primitives for tasks of one executor. They are not `Send`, allocate once, and never lose a wake-up: a waiter
+//! Owns small primitives for tasks of one executor. They are not `Send`, allocate once, and never lose a wake-up: a waiter
 //! registers before it looks.
 
 use std::cell::{Cell, RefCell};
@@ -168,6 +168,34 @@ impl<T> Queue<T> {
     }
 }
 
+/// What one task at a time may do.
+#[derive(Debug, Default)]
+pub struct Turns {
+    is_taken: Cell<bool>,
+    ended: Rc<Event>,
+}
+
+/// The turn of one task, until it is dropped, however that comes about.
+#[derive(Debug)]
+pub struct Turn(Rc<Turns>);
+
+impl Turns {
+    /// Takes a turn, once there is none.
+    pub async fn take(self: &Rc<Self>) -> Turn {
+        while self.is_taken.replace(true) {
+            self.ended.listen().await;
+        }
+        Turn(Rc::clone(self))
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.is_taken.set(false);
+        self.0.ended.notify();
+    }
+}
+
 /// Runs `futures` side by side in this task until all have ended. Keep them few: each wakes the whole task.
 pub async fn join(futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     let mut pending = futures;
@@ -268,6 +296,21 @@ mod tests {
         });
         block_on(join(vec![one, other]));
         block_on(join(Vec::new()));
+    }
+
+    #[test]
+    fn a_turn_is_taken_by_one_at_a_time_and_given_back_when_it_is_dropped() {
+        let turns = Rc::new(Turns::default());
+        let first = block_on(turns.take());
+        let mut second = Box::pin(turns.take());
+        assert!(block_on(poll_once(&mut second)).is_none());
+        drop(first);
+        let second = block_on(second);
+        let mut given_up = Box::pin(turns.take());
+        assert!(block_on(poll_once(&mut given_up)).is_none());
+        drop(given_up);
+        drop(second);
+        drop(block_on(turns.take()));
     }
 
     #[test]

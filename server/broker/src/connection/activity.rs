@@ -1,13 +1,14 @@
 //! Whether a connection still moves.
 //!
 //! Owns what both halves of a connection and the sweep of silent ones share: when something last moved, since when a large
-//! request has been arriving and a piece of an answer waiting to be taken, and the flag that ends it.
-//! It never ends anything itself.
+//! request has been arriving and a piece of an answer waiting to be taken, how long the client has been waited for while it held
+//! memory, and the flag that ends it. It never ends anything itself.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
+use crate::memory::MemoryWatch;
 use crate::sync::Flag;
 
 /// Why the sweep gave a connection up.
@@ -30,6 +31,8 @@ pub(crate) struct Patience {
     pub(crate) send_max: Duration,
     /// With a large request that arrives slowly; `None` while nobody waits for its memory.
     pub(crate) arrival: Option<ArrivalLimits>,
+    /// Waiting for the client to take its answers, in all, while it holds memory that others wait for.
+    pub(crate) contended_max: Duration,
 }
 
 /// How a request arrives.
@@ -70,6 +73,12 @@ pub(crate) struct Activity {
     arrival: Cell<Option<Arrival>>,
     /// Monotonic time since when a piece of an answer has been on its way.
     sending_since: Cell<Option<Duration>>,
+    /// The same of all that is being sent.
+    sending_begun: Cell<Option<Duration>>,
+    /// How long it took to send what has been sent.
+    sent_time: Cell<Duration>,
+    /// Memory that is held until answers have left, with `sent_time` as it was.
+    memory: RefCell<Vec<(MemoryWatch, Duration)>>,
     lapse: Cell<Option<Lapse>>,
     given_up: Flag,
 }
@@ -83,6 +92,9 @@ impl Activity {
             moved_at,
             arrival: Cell::new(None),
             sending_since: Cell::new(None),
+            sending_begun: Cell::new(None),
+            sent_time: Cell::default(),
+            memory: RefCell::default(),
             lapse: Cell::new(None),
             given_up: Flag::default(),
         })
@@ -109,9 +121,47 @@ impl Activity {
         self.arrival.set(None);
     }
 
-    /// A piece of an answer begins to leave, or has left.
-    pub(crate) fn set_sending_since(&self, since: Option<Duration>) {
-        self.sending_since.set(since);
+    /// Answers begin to leave.
+    pub(crate) fn begin_sending(&self, now: Duration) {
+        self.sending_begun.set(Some(now));
+        self.sending_since.set(Some(now));
+    }
+
+    /// A piece of them has left, and the next begins to.
+    pub(crate) fn piece_sent(&self, now: Duration) {
+        self.sending_since.set(Some(now));
+    }
+
+    /// They have left.
+    pub(crate) fn end_sending(&self, now: Duration) {
+        let taken = self.sending_time(now);
+        self.sent_time.set(self.sent_time.get().saturating_add(taken));
+        self.sending_begun.set(None);
+        self.sending_since.set(None);
+    }
+
+    /// How long what is being sent has been.
+    fn sending_time(&self, now: Duration) -> Duration {
+        self.sending_begun.get().map_or(Duration::ZERO, |begun| now.saturating_sub(begun))
+    }
+
+    /// Memory is held until its answer has left. As many as there are answers under way at most: those that have left are
+    /// forgotten.
+    pub(crate) fn note_memory(&self, watch: Option<MemoryWatch>) {
+        let Some(watch) = watch else { return };
+        let mut memory = self.memory.borrow_mut();
+        memory.retain(|(watch, _)| watch.is_held());
+        memory.push((watch, self.sent_time.get()));
+    }
+
+    /// Whether others have waited for so long for memory that this client only has to take its answers to give back.
+    fn contends(&self, now: Duration, max: Duration) -> bool {
+        let sent_time = self.sent_time.get().saturating_add(self.sending_time(now));
+        let memory = self.memory.borrow();
+        self.sending_begun.get().is_some()
+            && memory.iter().any(|(watch, noted)| {
+                sent_time.saturating_sub(*noted) >= max && watch.is_waited_for()
+            })
     }
 
     /// Gives the connection up if it has been silent for too long; why, when that ended it.
@@ -123,7 +173,9 @@ impl Activity {
         let arrival = patience.arrival.zip(self.arrival.get());
         let lapse = if arrival.is_some_and(|(limits, arrival)| limits.is_slow(arrival, now)) {
             Lapse::SlowRequest
-        } else if self.sending_since.get().is_some_and(|at| is_over(at, patience.send_max)) {
+        } else if self.sending_since.get().is_some_and(|at| is_over(at, patience.send_max))
+            || self.contends(now, patience.contended_max)
+        {
             Lapse::Stalled
         } else if is_over(self.moved_at.get(), patience.idle_max) {
             Lapse::Idle
@@ -161,6 +213,8 @@ impl Activity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::MemoryBudget;
+    use futures_lite::future::{block_on, poll_once};
 
     fn at(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -170,6 +224,7 @@ mod tests {
         idle_max: Duration::from_secs(100),
         send_max: Duration::from_secs(20),
         arrival: Some(LIMITS),
+        contended_max: Duration::from_secs(30),
     };
 
     const LIMITS: ArrivalLimits = ArrivalLimits {
@@ -232,13 +287,37 @@ mod tests {
     #[test]
     fn a_client_that_takes_its_answers_piece_by_piece_is_served_and_one_that_takes_none_is_not() {
         let activity = Activity::new(at(100));
+        activity.begin_sending(at(100));
         for piece in [100, 119, 138] {
             assert_eq!(activity.expire(at(piece), &PATIENCE), None);
-            activity.set_sending_since(Some(at(piece)));
+            activity.piece_sent(at(piece));
         }
-        activity.set_sending_since(None);
+        activity.end_sending(at(140));
         assert_eq!(activity.expire(at(170), &PATIENCE), None, "nothing is on its way");
-        activity.set_sending_since(Some(at(170)));
+        activity.begin_sending(at(170));
         assert_eq!(activity.expire(at(190), &PATIENCE), Some(Lapse::Stalled));
+    }
+
+    #[test]
+    fn a_client_that_holds_what_others_wait_for_takes_its_answers_in_time_however_many_pieces() {
+        let budget = MemoryBudget::new(10);
+        let activity = Activity::new(at(100));
+        activity.begin_sending(at(100));
+        let held = block_on(budget.take(10));
+        activity.note_memory(held.watch());
+        activity.piece_sent(at(115));
+        activity.end_sending(at(116));
+        // Between answers the client is not waited for.
+        let mut next = Box::pin(budget.take(1));
+        assert!(block_on(poll_once(&mut next)).is_none());
+        assert_eq!(activity.expire(at(150), &PATIENCE), None);
+        activity.begin_sending(at(160));
+        assert_eq!(activity.expire(at(173), &PATIENCE), None);
+        activity.piece_sent(at(173));
+        drop(next);
+        assert_eq!(activity.expire(at(180), &PATIENCE), None, "nobody waits");
+        let mut next = Box::pin(budget.take(1));
+        assert!(block_on(poll_once(&mut next)).is_none());
+        assert_eq!(activity.expire(at(180), &PATIENCE), Some(Lapse::Stalled));
     }
 }

@@ -8,7 +8,10 @@ mod counted;
 mod replies;
 mod routing;
 
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,6 +24,7 @@ pub(crate) use activity::{Activity, ArrivalLimits, Lapse, Patience};
 pub(crate) use replies::{Begun, Earlier, PendingReply, ReplyQueue, Served};
 pub(crate) use routing::Routing;
 
+use crate::calls::ConnectionNumber;
 use crate::connection::counted::{counted_bytes, is_counted};
 use crate::context::{Principal, RequestContext, Stages};
 use crate::handlers;
@@ -84,7 +88,7 @@ impl EndReason {
 /// Serves one connection to its end on this core; gives what is to go on elsewhere, and where.
 pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     shard: Rc<Shard<P, M>>,
-    arrival: Arrival,
+    arrival: (ConnectionNumber, Arrival),
     activity: Rc<Activity>,
     (reader, writer): (P::Reader, P::Writer),
 ) -> Option<(ShardIndex, Departure)> {
@@ -95,13 +99,13 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     let sent = move |progress| {
         let now = sender.platform().monotonic();
         match progress {
-            Sending::Begins => moving.set_sending_since(Some(now)),
+            Sending::Begins => moving.begin_sending(now),
             Sending::Sent(bytes) => {
                 sender.metrics().sent_bytes.add(bytes as u64);
-                moving.set_sending_since(Some(now));
+                moving.piece_sent(now);
                 moving.moved(now);
             }
-            Sending::Ends => moving.set_sending_since(None),
+            Sending::Ends => moving.end_sending(now),
         }
     };
     let finished = Flag::default();
@@ -198,6 +202,17 @@ async fn abandoned<P: Platform, M: Mesh<Message>>(reader: &P::Reader, shard: &Rc
     }
 }
 
+/// Goes on with `work` while the connection is not given up; `None` where it was. Nothing is begun after that, or it would take
+/// effect without what came before it, which may be gone.
+async fn unless_given_up<T>(activity: &Activity, work: impl Future<Output = T>) -> Option<T> {
+    let mut work = pin!(work);
+    poll_fn(|context| match activity.is_given_up() {
+        true => Poll::Ready(None),
+        false => work.as_mut().poll(context).map(Some),
+    })
+    .await
+}
+
 /// The reading half of a connection.
 struct Incoming<P: Platform> {
     context: RequestContext,
@@ -212,11 +227,12 @@ struct Incoming<P: Platform> {
 impl<P: Platform> Incoming<P> {
     fn begin<M: Mesh<Message>>(
         shard: &Shard<P, M>,
-        arrival: Arrival,
+        (connection, arrival): (ConnectionNumber, Arrival),
         (reader, queue, activity): (P::Reader, Rc<ReplyQueue<P::Disk>>, Rc<Activity>),
     ) -> Self {
         let limits = shard.frame_limits();
         let context = RequestContext {
+            connection,
             principal: Principal::Anonymous,
             listener: arrival.listener,
             client: None,
@@ -245,14 +261,10 @@ impl<P: Platform> Incoming<P> {
                 Ok(memory) => memory.map(Rc::new),
                 Err(reason) => return reason,
             };
-            let left = async {
-                abandoned(&self.reader, shard).await;
-                Earlier::Dropped
-            };
-            let earlier = or(self.queue.all_served(), left);
-            match handlers::begin(shard, &mut self.context, (frame, memory), earlier).await {
+            self.activity.note_memory(memory.as_ref().and_then(|memory| memory.watch()));
+            match self.begin_request(shard, (frame, memory)).await {
                 Ok(begun) => self.queue.push(begun),
-                Err(bad) => return EndReason::Request(bad),
+                Err(reason) => return reason,
             }
             let room = async {
                 self.queue.room().await;
@@ -278,6 +290,31 @@ impl<P: Platform> Incoming<P> {
                 }
             }
         }
+    }
+
+    /// Starts a request. One that waits, for those before it or for room in a log, ends with its client: what has no place in a
+    /// log by then gets none, and was never acknowledged.
+    async fn begin_request<M: Mesh<Message>>(
+        &mut self,
+        shard: &Rc<Shard<P, M>>,
+        (frame, memory): (Bytes, Option<Rc<HeldMemory>>),
+    ) -> Result<Begun<P::Disk>, EndReason> {
+        let (reader, activity) = (&self.reader, &self.activity);
+        let earlier = self.queue.all_served();
+        let begun = handlers::begin(shard, &mut self.context, (frame, memory), earlier);
+        let begin = async {
+            let begun = unless_given_up(activity, begun).await;
+            begun.ok_or_else(|| EndReason::given_up(activity))?.map_err(EndReason::Request)
+        };
+        let gone = async {
+            abandoned(reader, shard).await;
+            Err(EndReason::Closed)
+        };
+        let given_up = async {
+            activity.given_up().await;
+            Err(EndReason::given_up(activity))
+        };
+        or(begin, or(given_up, gone)).await
     }
 
     /// Reads nothing more until every answer has been sent, or there is no point in it. Answers come in the order of the requests:

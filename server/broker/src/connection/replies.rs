@@ -209,7 +209,11 @@ impl<D: Disk> ReplyQueue<D> {
             self.activity.given_up().await;
             Served::Close
         };
-        next.served = Some(or(&mut next.begun.reply, gone).await);
+        let served = or(&mut next.begun.reply, gone).await;
+        if let Served::Reply(_, Some(memory)) = &served {
+            self.activity.note_memory(memory.watch());
+        }
+        next.served = Some(served);
         self.note_served(next.begun.is_under_way);
     }
 

@@ -1,14 +1,15 @@
 //! Changes of cluster metadata: decide, commit, apply, publish, answer.
 //!
 //! Owns the order of these five. A change that cannot be committed changes nothing and says so; one that is committed is known to
-//! every core of this node before its answer leaves, so that a client's next request finds it (DESIGN section 8).
+//! every core of this node before its answer leaves, so that a client's next request finds it (DESIGN section 8). The first three
+//! are one turn: what is decided is decided against an image that holds all that is in the log.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use cluster::{
     AlterConfigs, AlterRefusal, BrokerConfigs, CreateDefaults, CreateOutcome, CreatePartitions,
-    CreateTopics, DeleteOutcome, Deletion, FeatureRefusal, GrowthOutcome, Image, Intent,
+    CreateTopics, Decision, DeleteOutcome, Deletion, FeatureRefusal, GrowthOutcome, Image, Intent,
     LeaderEpochs, MetadataRecord, NewTopic, NodeRegistration, ProducerIdBlock, TopicReference,
     UpdateFeatures,
 };
@@ -99,11 +100,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             defaults: self.defaults.create,
             node: self.node_id,
         };
-        let image = self.image();
-        let decision =
-            abort_on_panic(|| image.decide_create_topics(&request, &self.defaults.broker));
-        self.carry_out(decision.records).await?;
-        Ok(decision.reply)
+        self.change(|image| image.decide_create_topics(&request, &self.defaults.broker)).await
     }
 
     pub(super) async fn delete_topics(&self, deletion: TopicDeletion) -> Changed<DeleteOutcome> {
@@ -114,42 +111,29 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             (None, None) => TopicReference::Neither,
         });
         let references: Vec<_> = references.collect();
-        let image = self.image();
-        let decision =
-            abort_on_panic(|| image.decide_delete_topics(&references, self.defaults.deletion));
-        self.carry_out(decision.records).await?;
-        Ok(decision.reply)
+        self.change(|image| image.decide_delete_topics(&references, self.defaults.deletion)).await
     }
 
     pub(super) async fn create_partitions(
         &self,
         request: CreatePartitions,
     ) -> Changed<GrowthOutcome> {
-        let (image, maximum) = (self.image(), self.defaults.create.partitions_max);
-        let decision = abort_on_panic(|| image.decide_create_partitions(&request, maximum));
-        self.carry_out(decision.records).await?;
-        Ok(decision.reply)
+        let maximum = self.defaults.create.partitions_max;
+        self.change(|image| image.decide_create_partitions(&request, maximum)).await
     }
 
     pub(super) async fn alter_configs(
         &self,
         request: AlterConfigs,
     ) -> Changed<Result<(), AlterRefusal>> {
-        let image = self.image();
-        let decision =
-            abort_on_panic(|| image.decide_alter_configs(&request, &self.defaults.broker));
-        self.carry_out(decision.records).await?;
-        Ok(decision.reply)
+        self.change(|image| image.decide_alter_configs(&request, &self.defaults.broker)).await
     }
 
     pub(super) async fn update_features(
         &self,
         request: UpdateFeatures,
     ) -> Result<Result<(), FeatureRefusal>, MetadataLogError> {
-        let image = self.image();
-        let decision = abort_on_panic(|| image.decide_update_features(&request));
-        self.carry_out(decision.records).await?;
-        Ok(decision.reply)
+        self.change(|image| image.decide_update_features(&request)).await
     }
 
     /// How far the metadata log is: a quorum of one, which this node leads.
@@ -158,7 +142,13 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         QuorumState { term: log.term(), committed: log.committed(), end: log.end() }
     }
 
+    /// A block of producer ids; `None` while none can be given. No topic changes, so the cores need no new image for it, and it
+    /// waits for none of them.
     pub(super) async fn producer_ids(&self) -> Option<ProducerIdBlock> {
+        let _turn = self.deciding.take().await;
+        if self.changes_ended.is_raised() {
+            return None;
+        }
         let image = self.image();
         let decision = match abort_on_panic(|| image.decide_producer_ids(self.node_id)) {
             Ok(decision) => decision,
@@ -167,7 +157,6 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
                 return None;
             }
         };
-        // No topic changes, so the cores need no new image for it.
         self.commit(&decision.records).await.ok()?;
         Some(decision.reply)
     }
@@ -179,6 +168,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         node: &NodeRegistration,
         epochs: LeaderEpochs,
     ) -> Result<(), String> {
+        let _turn = self.deciding.take().await;
         let image = self.image();
         let decision = abort_on_panic(|| image.decide_register(cluster_id, node, epochs));
         let decision = decision.map_err(|refusal| refusal.to_string())?;
@@ -189,20 +179,27 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         Ok(())
     }
 
-    async fn carry_out(&self, records: Vec<MetadataRecord>) -> Result<(), MetadataLogError> {
+    /// Decides, commits and applies in one turn, then makes the change known to every core, while others may decide.
+    async fn change<T>(
+        &self,
+        decide: impl FnOnce(&Image) -> Decision<T>,
+    ) -> Result<T, MetadataLogError> {
+        let turn = self.deciding.take().await;
+        let image = self.image();
+        let Decision { records, reply } = abort_on_panic(|| decide(&image));
         if records.is_empty() {
-            return Ok(());
+            return Ok(reply);
         }
         self.commit(&records).await?;
         let image = self.image();
+        drop(turn);
         let changed = changed_topics(&image, &records);
         self.publish(image, changed).await;
-        Ok(())
+        Ok(reply)
     }
 
-    /// Makes an image the node's: on return every core goes by it.
+    /// On return every core goes by that image, which is this executor's, or was.
     pub(super) async fn publish(&self, image: Arc<Image>, changed: Arc<[TopicId]>) {
-        *self.image.borrow_mut() = Arc::clone(&image);
         self.ask_all(|| {
             let (image, topics) = (Arc::clone(&image), Arc::clone(&changed));
             Request::Apply(ImageChange { image, topics })
@@ -210,7 +207,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         .await;
     }
 
-    /// Makes records durable, then applies them.
+    /// Makes records durable, then applies them. Order: whoever calls it has the turn to decide.
     async fn commit(&self, records: &[MetadataRecord]) -> Result<(), MetadataLogError> {
         let values: Vec<Vec<u8>> = records.iter().map(MetadataRecord::encode).collect();
         let log = self.log();

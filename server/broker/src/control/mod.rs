@@ -2,7 +2,8 @@
 //!
 //! Owns cluster metadata of this node: the metadata log and the image it builds. It is not on the data path: data cores get images
 //! from it and ask it to change metadata. Changes are made one at a time; each is durable, applied, and known to every local core
-//! before its answer leaves.
+//! before its answer leaves. What no core has to know of waits for no core: a producer gets its id while ten thousand logs of a
+//! new topic are being made.
 
 mod changes;
 mod pages;
@@ -26,7 +27,7 @@ use crate::calls::{Reply, Request};
 use crate::drivers::metadata_log::SoloMetadataLog;
 use crate::mesh_call::{CallId, Caller, Message};
 use crate::platform::{Mesh, MeshIndex, Platform};
-use crate::sync::{Flag, Queue, contained};
+use crate::sync::{Flag, Queue, Turns, contained};
 
 /// The control executor's state.
 pub struct Control<P: Platform, M: Mesh<Message>> {
@@ -41,6 +42,8 @@ pub struct Control<P: Platform, M: Mesh<Message>> {
     /// An attempt to open it again is queued.
     is_resuming: Cell<bool>,
     image: RefCell<Arc<Image>>,
+    /// One decision at a time is made durable and applied: the next is made against the image that has it.
+    deciding: Rc<Turns>,
     /// The last snapshot of metadata.
     snapshot: snapshot::Written,
     /// What brokers configure for topics that say nothing themselves.
@@ -135,14 +138,24 @@ enum Change {
 /// Calls of data cores that change metadata, in the order they came.
 type Changes = Rc<Queue<Change>>;
 
+/// Calls that no data core has to know of before they are answered; `None` for no more. Bounded by the calls of the data cores.
+type Asides = Rc<Queue<Option<(MeshIndex, CallId, Request)>>>;
+
 /// Hands replies to whoever waits and queues what changes metadata; never waits itself.
-async fn receive<P: Platform, M: Mesh<Message>>(caller: Caller<P, M>, mesh: M, changes: Changes) {
+async fn receive<P: Platform, M: Mesh<Message>>(
+    caller: Caller<P, M>,
+    mesh: M,
+    (changes, asides): (Changes, Asides),
+) {
     while let Some((from, message)) = mesh.receive().await {
         match message {
             Message::Answer(id, reply) => caller.answered(id, reply),
+            Message::Call(id, request @ (Request::Quorum | Request::ProducerIds)) => {
+                asides.push(Some((from, id, request)));
+            }
             Message::Call(id, request) => changes.push(Change::Asked(from, id, request)),
             // Nobody waits here: what is fetched lies on the data cores.
-            Message::GiveUp(_) => {}
+            Message::GiveUp(_) | Message::Left(_) => {}
         }
     }
     caller.close();
@@ -177,6 +190,22 @@ async fn serve_changes<P: Platform, M: Mesh<Message>>(
     control.changes_ended.raise();
 }
 
+/// Serves calls beside the changes and beside each other, until none comes any more.
+async fn serve_asides<P: Platform, M: Mesh<Message>>(control: Rc<Control<P, M>>, asides: Asides) {
+    while let Some((from, id, request)) = asides.pop().await {
+        let (owed, serving) = (control.caller.owe(from, id), Rc::clone(&control));
+        let serve = async move {
+            let reply = match request {
+                Request::Quorum => Reply::Quorum(serving.quorum()),
+                Request::ProducerIds => Reply::ProducerIds(serving.producer_ids().await),
+                other => unreachable!("not a call that is served beside changes: {other:?}"),
+            };
+            owed.answer(reply).await;
+        };
+        control.platform.spawn(TaskClass::Foreground, Box::pin(serve));
+    }
+}
+
 async fn serve_change<P: Platform, M: Mesh<Message>>(
     control: &Control<P, M>,
     request: Request,
@@ -197,8 +226,6 @@ async fn serve_change<P: Platform, M: Mesh<Message>>(
         Request::UpdateFeatures(update) => {
             Reply::UpdateFeatures(control.update_features(update).await)
         }
-        Request::Quorum => Reply::Quorum(control.quorum()),
-        Request::ProducerIds => Reply::ProducerIds(control.producer_ids().await),
         other => unreachable!("not a call for the control executor: {other:?}"),
     }
 }

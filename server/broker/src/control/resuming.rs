@@ -1,6 +1,6 @@
 //! The metadata log after a full disk: opened again when there is room, and metadata can be changed without a restart.
 //!
-//! Owns the attempts. They run between two changes and never beside one: a change is decided against an image that is the
+//! Owns the attempts. They run between two changes and never beside one, nor beside a decision of any kind: a change is decided against an image that is the
 //! log's. What had reached the disk though its change was refused counts from then on, as after a restart. A failed sync or a
 //! device error never passes: then metadata is read-only until the node is started again.
 
@@ -90,6 +90,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
     /// Opens the metadata log again, if it stopped for a reason that has passed.
     pub(super) async fn resume(&self) {
         self.is_resuming.set(false);
+        let _turn = self.deciding.take().await;
         if !self.has_stopped() {
             return;
         }
@@ -139,8 +140,9 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let found = replay(&log, &mut image).await.map_err(|error| error.to_string())?;
         *self.log.borrow_mut() = log;
         if !found.is_empty() {
-            let changed = changed_topics(&image, &found);
-            self.publish(Arc::new(image), changed).await;
+            let (changed, image) = (changed_topics(&image, &found), Arc::new(image));
+            *self.image.borrow_mut() = Arc::clone(&image);
+            self.publish(image, changed).await;
         }
         Ok(found.len())
     }

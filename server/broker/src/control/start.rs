@@ -36,8 +36,8 @@ use crate::config::Config;
 use crate::control::pages::AdminPages;
 use crate::control::resuming::{open_log, replay};
 use crate::control::{
-    Change, Changes, Control, Readiness, Standing, ask_all, changes, receive, serve_changes,
-    snapshot,
+    Asides, Change, Changes, Control, Readiness, Standing, ask_all, changes, receive, serve_asides,
+    serve_changes, snapshot,
 };
 use crate::drivers::recovery::report_recovery;
 use crate::log_pace::LogPace;
@@ -157,8 +157,9 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     ready: impl FnOnce(&Ready),
 ) -> Result<(), StartRefusal> {
     let caller = Caller::new(platform.clone(), mesh.clone());
-    let changes = Changes::default();
-    let receiving = receive(caller.clone(), mesh, Rc::clone(&changes));
+    let (changes, asides) = (Changes::default(), Asides::default());
+    let asked = (Rc::clone(&changes), Rc::clone(&asides));
+    let receiving = receive(caller.clone(), mesh, asked);
     platform.spawn(TaskClass::Foreground, Box::pin(receiving));
     let watching = caller.clone();
     platform.spawn(TaskClass::Background, Box::pin(async move { watching.watch().await }));
@@ -176,6 +177,8 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     control.report_recovered(&recovered, since(begun));
     let changing = serve_changes(Rc::clone(&control), Rc::clone(&changes));
     platform.spawn(TaskClass::Foreground, Box::pin(changing));
+    let serving = serve_asides(Rc::clone(&control), Rc::clone(&asides));
+    platform.spawn(TaskClass::Foreground, Box::pin(serving));
     let resuming = keep_resuming(Rc::clone(&control), Rc::clone(&changes));
     platform.spawn(TaskClass::Background, Box::pin(resuming));
     let served = serve_node(&control, &options, recovered, stop, ready).await;
@@ -190,8 +193,7 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let begun = platform.monotonic();
     let replies = control.ask_all(|| Request::Stop).await;
     // Whoever asked is gone; what was asked is made, or the log would change while it is closed.
-    changes.push(Change::End);
-    control.changes_ended.raised().await;
+    control.end_changes(&changes, &asides).await;
     control.write_snapshot().await;
     let closed = control.store.close(platform.now()).await;
     served?;
@@ -317,6 +319,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         is_released: Cell::new(false),
         is_resuming: Cell::new(false),
         image: RefCell::new(Arc::new(image)),
+        deciding: Rc::default(),
         snapshot: snapshot::Written::found(snapshot_at),
         defaults: changes::Defaults {
             create: options.config.create_defaults,
@@ -427,6 +430,15 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
 }
 
 impl<P: Platform, M: Mesh<Message>> Control<P, M> {
+    /// On return nothing changes metadata any more.
+    async fn end_changes(&self, changes: &Changes, asides: &Asides) {
+        changes.push(Change::End);
+        asides.push(None);
+        self.changes_ended.raised().await;
+        // Producer ids that are being given out; later ones are refused.
+        drop(self.deciding.take().await);
+    }
+
     async fn open_cores(
         &self,
         options: &ControlOptions,

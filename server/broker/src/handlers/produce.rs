@@ -89,7 +89,8 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     let is_held = plan.entries.iter().any(|(owner, _)| *owner != here);
     let held_bytes = if is_held { body.len() } else { 0 };
     drop(body);
-    let under_way = call.shard.begin_produce(&terms, plan.entries, call.memory.as_ref()).await;
+    let entries = (call.context.connection, plan.entries);
+    let under_way = call.shard.begin_produce(&terms, entries, call.memory.as_ref()).await;
     let memory = call.memory.take().filter(|_| is_held);
     let (topics, refused) = (plan.topics, plan.refused);
     let reply: PendingReply<P::Disk> = Box::pin(async move {

@@ -17,7 +17,7 @@ use commitlog::TaskClass;
 use futures_lite::future::or;
 
 use crate::accept::accept_each;
-use crate::calls::ListenAt;
+use crate::calls::{ConnectionNumber, ListenAt};
 use crate::connection::{self, Activity, ArrivalLimits, EndReason, Lapse, Patience, Routing};
 use crate::connection_counts::{ConnectionBounds, ConnectionPlace, NoPlace};
 use crate::context::ListenerName;
@@ -27,7 +27,8 @@ use crate::platform::{ConnectionReader, Listener, Mesh, Platform};
 use crate::shard::Shard;
 use crate::sync::Event;
 
-/// How long a request may take to arrive, and how slowly it may come, while others wait for the memory that it holds.
+/// How long a request may take to arrive, and how slowly it may come, while others wait for the memory that it holds. A client
+/// may take as long to take its answers.
 const ARRIVAL_LIMITS: ArrivalLimits = ArrivalLimits {
     time_max: Duration::from_secs(30),
     grace: Duration::from_secs(2),
@@ -40,7 +41,7 @@ const REFUSAL_LOG_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Listening<P: Platform> {
     bound: RefCell<Vec<(ListenerName, P::Listener)>>,
     /// Connections being served, by a number that is never used again.
-    live: RefCell<BTreeMap<u64, Rc<Activity>>>,
+    live: RefCell<BTreeMap<ConnectionNumber, Rc<Activity>>>,
     next_number: Cell<u64>,
     ended: Rc<Event>,
     refusal_pace: LogPace,
@@ -95,14 +96,14 @@ pub(crate) struct Arrival {
 /// A connection that is served, for as long as it lives, however it ends.
 struct Live<P: Platform, M: Mesh<Message>> {
     shard: Rc<Shard<P, M>>,
-    number: u64,
+    number: ConnectionNumber,
     place: Option<ConnectionPlace>,
 }
 
 impl<P: Platform, M: Mesh<Message>> Live<P, M> {
     fn begin(shard: &Rc<Shard<P, M>>, activity: &Rc<Activity>, place: ConnectionPlace) -> Self {
-        let number = shard.listening.next_number.get();
-        shard.listening.next_number.set(number + 1);
+        let next = &shard.listening.next_number;
+        let number = ConnectionNumber(next.replace(next.get() + 1));
         shard.listening.live.borrow_mut().insert(number, Rc::clone(activity));
         Self { shard: Rc::clone(shard), number, place: Some(place) }
     }
@@ -161,6 +162,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             idle_max: config.connection_idle_max,
             send_max: config.connection_send_max,
             arrival: others_wait.then_some(ARRIVAL_LIMITS),
+            contended_max: ARRIVAL_LIMITS.time_max,
         };
         let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
         for activity in live {
@@ -205,6 +207,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let serve = async move {
             let shard = Rc::clone(&serving);
             let departure = connection::serve(serving, arrival, activity, halves).await;
+            let arrival = (live.number, arrival);
             let place = live.leave();
             if let Some(((to, departure), place)) = departure.zip(place) {
                 shard.hand_over(to, &listener, (departure, place)).await;

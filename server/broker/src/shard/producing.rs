@@ -11,7 +11,9 @@ use std::rc::Rc;
 use futures_lite::future::or;
 use record::{ShardIndex, TopicPartition};
 
-use crate::calls::{EntrySlot, ProduceAnswer, ProduceCall, ProduceEntry, Reply, Request};
+use crate::calls::{
+    ConnectionNumber, EntrySlot, ProduceAnswer, ProduceCall, ProduceEntry, Reply, Request,
+};
 use crate::drivers::admission::{Admitted, Terms};
 use crate::drivers::partition::{Landed, PartitionDriver, PendingAck};
 use crate::memory::HeldMemory;
@@ -44,12 +46,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     pub(crate) async fn begin_produce(
         &self,
         terms: &Terms,
-        entries: Vec<(ShardIndex, ProduceEntry)>,
+        (connection, entries): (ConnectionNumber, Vec<(ShardIndex, ProduceEntry)>),
         memory: Option<&Rc<HeldMemory>>,
     ) -> ProduceUnderWay<M> {
         let Terms { acks, timeout, deadline, zstd } = *terms;
-        let request =
-            |entries| Request::Produce(ProduceCall { acks, timeout, deadline, zstd, entries });
+        let call_of = |entries| ProduceCall { connection, acks, timeout, deadline, zstd, entries };
+        let request = |entries| Request::Produce(call_of(entries));
         let (mine, forwarded) = self.forward(entries, memory, |entry| entry.slot, request).await;
         let local = self.append_all(terms, mine).await;
         ProduceUnderWay { local, forwarded, mutant: self.state.mutant }
@@ -114,7 +116,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Takes the place of a call that another core forwarded in the lines of its partitions: it is appended behind those that
     /// came before it, and waits for no others.
     pub(super) fn line_up(&self, from: MeshIndex, call: ProduceCall) -> LinedUp {
-        let ProduceCall { acks, timeout, deadline, zstd, entries } = call;
+        let ProduceCall { connection: _, acks, timeout, deadline, zstd, entries } = call;
         let line_up = |entry: ProduceEntry| (self.append_lines.join(entry.partition), entry);
         let entries = entries.into_iter().map(line_up).collect();
         let checking = self.check_lines.join(from);
@@ -122,7 +124,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 
     /// The append half of a call that has its places. What comes from one core is checked one after the other, which takes
-    /// memory and time; it is appended side by side, so that nothing waits for the disk of another partition.
+    /// memory and time; it is appended side by side, so that nothing waits for the disk of another partition. Dropped before it
+    /// ends, it has appended what it has appended, and no more.
     pub(super) async fn begin_forwarded_produce(&self, call: LinedUp) -> ProduceUnderWay<M> {
         let LinedUp { from, terms, checking, entries } = call;
         checking.turn().await;

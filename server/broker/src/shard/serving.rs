@@ -3,27 +3,32 @@
 //! Owns the loop and its promise: it never waits, but for the very last call. Replies go straight to whoever awaits them;
 //! everything else runs as a task of its own. A Produce takes its places in the lines of its partitions before its task
 //! starts, so that a connection's appends keep their order. A service that panics costs its own call. A wait that was given up
-//! ends at once: whoever reads and is answered by one core leaves nothing behind on the others.
+//! ends at once: whoever reads and is answered by one core leaves nothing behind on the others. The appends of a connection that
+//! is lost end together, as far as they have no place in a log: none of them is passed by one that came after it.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 
 use commitlog::TaskClass;
 use futures_lite::future::or;
 
-use crate::calls::{Reply, Request, WaitCall};
+use crate::calls::{ConnectionNumber, ProduceCall, Reply, Request, WaitCall};
 use crate::mesh_call::{CallId, Message, Owed};
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::shard::Shard;
-use crate::sync::Event;
+use crate::sync::{Event, Flag};
 
 /// The waits that other cores have under way here.
 type Waits = Rc<RefCell<HashMap<(MeshIndex, CallId), Rc<Event>>>>;
 
+/// The connections of other cores that have appends here without a place in their logs: how many, and whether the connection is
+/// lost.
+type Appends = Rc<RefCell<BTreeMap<(MeshIndex, ConnectionNumber), (usize, Flag)>>>;
+
 /// Receives until the node stops.
 pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P, M>>, mesh: M) {
-    let waits = Waits::default();
+    let (waits, appends) = (Waits::default(), Appends::default());
     while let Some((from, message)) = mesh.receive().await {
         match message {
             Message::Answer(id, reply) => shard.caller().answered(id, reply),
@@ -33,19 +38,19 @@ pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P,
                     given_up.notify();
                 }
             }
+            Message::Left(connection) => {
+                let noted = appends.borrow().get(&(from, connection)).map(|(_, left)| left.clone());
+                if let Some(left) = noted {
+                    left.raise();
+                }
+            }
             Message::Call(id, Request::Wait(call)) => {
                 let waiting = wait(&shard, &waits, (from, id), call);
                 shard.platform().spawn(TaskClass::Foreground, Box::pin(waiting));
             }
             Message::Call(id, Request::Produce(call)) => {
-                // Here, where calls come in their order; the task may start in any.
-                let (owed, call) = (shard.caller().owe(from, id), shard.line_up(from, call));
-                let serving = Rc::clone(&shard);
-                let produce = async move {
-                    let under_way = serving.begin_forwarded_produce(call).await;
-                    owed.answer(Reply::Produce(under_way.answers().await)).await;
-                };
-                shard.platform().spawn(TaskClass::Foreground, Box::pin(produce));
+                let producing = produce(&shard, &appends, (from, id), call);
+                shard.platform().spawn(TaskClass::Foreground, Box::pin(producing));
             }
             Message::Call(id, Request::Stop) => {
                 let reply = shard.stop().await.map_or(Reply::Failed, |()| Reply::Done);
@@ -102,6 +107,61 @@ fn wait<P: Platform, M: Mesh<Message>>(
         if let Some(waited) = ended {
             owed.answer(Reply::Woken(waited)).await;
         }
+    }
+}
+
+/// An append of another core's connection that has no place yet.
+struct NotedAppend {
+    appends: Appends,
+    key: (MeshIndex, ConnectionNumber),
+    left: Flag,
+}
+
+impl NotedAppend {
+    fn new(appends: &Appends, key: (MeshIndex, ConnectionNumber)) -> Self {
+        let mut noted = appends.borrow_mut();
+        let (count, left) = noted.entry(key).or_default();
+        *count += 1;
+        Self { appends: Rc::clone(appends), key, left: left.clone() }
+    }
+}
+
+impl Drop for NotedAppend {
+    fn drop(&mut self) {
+        let mut appends = self.appends.borrow_mut();
+        let Some((count, _)) = appends.get_mut(&self.key) else { return };
+        *count -= 1;
+        if *count == 0 {
+            appends.remove(&self.key);
+        }
+    }
+}
+
+/// Appends what another core forwards, unless its connection is lost before. It takes its places here, where calls come in their
+/// order: its task may start in any.
+fn produce<P: Platform, M: Mesh<Message>>(
+    shard: &Rc<Shard<P, M>>,
+    appends: &Appends,
+    (from, id): (MeshIndex, CallId),
+    call: ProduceCall,
+) -> impl Future<Output = ()> + use<P, M> {
+    let noted = NotedAppend::new(appends, (from, call.connection));
+    let (owed, call) = (shard.caller().owe(from, id), shard.line_up(from, call));
+    let shard = Rc::clone(shard);
+    async move {
+        let left = async {
+            noted.left.raised().await;
+            None
+        };
+        let appending = async { Some(shard.begin_forwarded_produce(call).await) };
+        let under_way = or(left, appending).await;
+        drop(noted);
+        let answers = match under_way {
+            Some(under_way) => under_way.answers().await,
+            // Nobody reads them; the call is over all the same.
+            None => Vec::new(),
+        };
+        owed.answer(Reply::Produce(answers)).await;
     }
 }
 

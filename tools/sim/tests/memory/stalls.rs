@@ -2,13 +2,23 @@
 
 use std::time::Duration;
 
+use sim::platform::NetworkPace;
 use wire::ErrorCode;
+use wire::describe_quorum::{
+    DescribeQuorumRequest, DescribeQuorumResponse, PartitionAsked, TopicAsked,
+};
 use wire::fetch::FetchRequest;
+use wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
+use wire::metadata::{MetadataRequest, MetadataRequestTopic};
 use wire::produce::ProduceRequest;
 
-use crate::client::{Client, Heard, Topic, VERSION, ends_of, fetch_of, produce_of, produced};
+use crate::client::{Client, Heard, Topic, VERSION, ends_of, fetch_of, produce_of, produced, read};
 use crate::node::{Node, batch};
 use crate::world::World;
+
+/// A disk holds so many batches of [`LARGE_BYTES`] in memory for a partition that it does not write.
+const FILLING: i64 = 67;
+const LARGE_BYTES: usize = 1_000_000;
 
 /// Much sooner than anything gives up.
 const AT_ONCE: Duration = Duration::from_secs(1);
@@ -60,9 +70,9 @@ fn a_partition_whose_disk_stands_still_stops_no_other_and_appends_nothing_too_la
         let [slow, quick] = on[1][..] else { panic!("not two partitions a core: {on:?}") };
         world.disk().hold(&format!("orders-{slow}/"));
         // As much as a log holds in memory.
-        let large = batch(1_000_000);
+        let large = batch(LARGE_BYTES);
         let mut filling = node.connect(0);
-        for _ in 0..67 {
+        for _ in 0..FILLING {
             let request = produce_of(topic, &[slow], &large);
             filling.send(VERSION, &ProduceRequest { acks: 0, ..request });
         }
@@ -84,6 +94,104 @@ fn a_partition_whose_disk_stands_still_stops_no_other_and_appends_nothing_too_la
         world.disk().release();
         world.sleep(AT_ONCE).await;
         assert_eq!(other.append(topic, slow, &batch(100)).await, (ErrorCode::None, 67));
+        node.stop().await;
+    });
+}
+
+#[test]
+fn an_append_that_waits_for_room_ends_with_its_client() {
+    check_ends_with_its_client(0);
+    // By way of another core.
+    check_ends_with_its_client(1);
+}
+
+fn check_ends_with_its_client(owner: usize) {
+    World::run(move |world| async move {
+        let node = Node::start(&world, 2, &[]).await;
+        let (topic, on) = node.topic("orders", 2).await;
+        let slow = on[owner];
+        world.disk().hold(&format!("orders-{slow}/"));
+        let large = batch(LARGE_BYTES);
+        let mut filling = node.connect(u16::try_from(owner).unwrap());
+        for _ in 0..FILLING {
+            let request = produce_of(topic, &[slow], &large);
+            filling.send(VERSION, &ProduceRequest { acks: 0, ..request });
+        }
+        world.sleep(AT_ONCE).await;
+        let mut leaving = node.connect(0);
+        for _ in 0..3 {
+            let request = produce_of(topic, &[slow], &large);
+            leaving.send(VERSION, &ProduceRequest { timeout_ms: 600_000, ..request });
+        }
+        world.sleep(AT_ONCE).await;
+        let held = "corelog_request_memory_bytes";
+        assert!(node.metric(held).await > 0, "nothing waits");
+        drop(leaving);
+        world.sleep(Duration::from_secs(30)).await;
+        assert_eq!(node.metric(held).await, 0, "who has left is waited for");
+        world.disk().release();
+        world.sleep(AT_ONCE).await;
+        let appended = node.connect(0).append(topic, slow, &batch(100)).await;
+        assert_eq!(appended, (ErrorCode::None, FILLING), "nothing of it was appended");
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_producer_gets_its_id_while_the_logs_of_a_new_topic_are_made() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &[]).await;
+        world.disk().hold("late-0");
+        let mut creating = node.connect(0);
+        creating.send_creation("late", 600);
+        world.sleep(AT_ONCE).await;
+        assert!(world.disk().is_waited_for());
+        let mut other = node.connect(0);
+        other.send(4, &InitProducerIdRequest::default());
+        let Some(Heard::Frame(answer)) = world.within(AT_ONCE, other.hear()).await else {
+            panic!("a producer waits for the logs of a topic");
+        };
+        let given: InitProducerIdResponse = read(4, &answer);
+        assert_eq!(given.error_code, ErrorCode::None);
+        let partitions = vec![PartitionAsked::default()];
+        let topics = vec![TopicAsked { topic_name: "__cluster_metadata".into(), partitions }];
+        other.send(0, &DescribeQuorumRequest { topics });
+        let Some(Heard::Frame(answer)) = world.within(AT_ONCE, other.hear()).await else {
+            panic!("who asks for the quorum waits for the logs of a topic");
+        };
+        let told: DescribeQuorumResponse<'_> = read(0, &answer);
+        assert_eq!(told.topics[0].partitions[0].error_code, ErrorCode::None);
+        world.disk().release();
+        assert!(matches!(creating.hear().await, Heard::Frame(_)));
+        node.stop().await;
+    });
+}
+
+#[test]
+fn a_client_that_takes_no_answers_gives_back_the_memory_that_others_wait_for() {
+    let pace = NetworkPace::Ragged { unread_bytes_max: 16 << 10 };
+    World::run_paced(pace, |world| async move {
+        let node = Node::start(&world, 1, &["request.memory.bytes=1048576"]).await;
+        let (topic, on) = node.topic("orders", 1).await;
+        let mut greedy = node.connect(0);
+        let names: Vec<String> = (0..20_000).map(|number| format!("nowhere-{number}")).collect();
+        let topics = names.iter().map(|name| MetadataRequestTopic {
+            name: Some(name.as_str().into()),
+            ..Default::default()
+        });
+        let topics = Some(topics.collect());
+        let all =
+            MetadataRequest { topics, allow_auto_topic_creation: false, ..Default::default() };
+        greedy.send(9, &all);
+        world.sleep(AT_ONCE).await;
+        let mut other = node.connect(0);
+        other.send_batch(topic, on[0], &batch(900_000));
+        let patience = Duration::from_secs(20);
+        assert_eq!(world.within(patience, other.hear()).await, None, "there is room for more");
+        let Some(Heard::Frame(answer)) = world.within(patience, other.hear()).await else {
+            panic!("who takes no answers has the memory of all");
+        };
+        assert_eq!(produced(&answer)[0], (ErrorCode::None, 0));
         node.stop().await;
     });
 }

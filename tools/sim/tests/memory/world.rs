@@ -22,13 +22,21 @@ pub(crate) struct World(SimMachine);
 impl World {
     /// Runs `body` to its end, and everything it started beside it.
     pub(crate) fn run<F: Future<Output = ()> + 'static>(body: impl FnOnce(World) -> F) {
+        Self::run_paced(NetworkPace::Even, body);
+    }
+
+    /// [`World::run`] where bytes travel so.
+    pub(crate) fn run_paced<F: Future<Output = ()> + 'static>(
+        pace: NetworkPace,
+        body: impl FnOnce(World) -> F,
+    ) {
         let trace = Rc::new(Trace::new(Keep::Hash));
         let mut prng = Prng::new(1);
         let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
         let executor = executor.on_core(CoreIndex::OUTSIDE);
         executor.set_panics(Panics::Contained);
         let disk = SimDisk::new(&executor, prng.fork(), trace);
-        let machine = SimMachine::new(&executor, disk, prng, NetworkPace::Even);
+        let machine = SimMachine::new(&executor, disk, prng, pace);
         let end = executor.run(body(Self(machine)), LIMITS);
         assert_eq!(end, RunEnd::Done(()), "the test waits for something that does not come");
         // Tasks hold the world and the world its tasks.
