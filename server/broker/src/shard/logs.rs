@@ -112,6 +112,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let mutant = state.mutant;
         let request_memory = MemoryBudget::new(state.config.request_memory_bytes);
         let fetch_memory = MemoryBudget::new(state.config.fetch_memory_bytes);
+        let listing_memory = MemoryBudget::new(producers::listing_bytes(&state.config));
         let session_limits =
             SessionLimits::of_core(state.config.fetch_session_slots, state.shard_count);
         let shard = Rc::new(Self {
@@ -127,7 +128,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
             request_memory,
             fetch_memory,
-            listing_memory: MemoryBudget::new(producers::LISTING_BYTES),
+            listing_memory,
             fetch_sessions: RefCell::new(FetchSessions::new(session_limits)),
             workspaces: Workspaces::default(),
             append_lines: Lines::new(mutant),

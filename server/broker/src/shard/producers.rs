@@ -1,14 +1,15 @@
 //! DescribeProducers across cores.
 //!
 //! Owns the list of producers of this core's partitions, the way to those of others, and the bound on them all: a partition
-//! remembers up to 20,000, and a request of a few bytes may name it thousands of times. One list is made at a time.
+//! remembers thousands, and a request of a few bytes may name it thousands of times. One list is made at a time.
 
 use std::rc::Rc;
 
-use partition::ActiveProducer;
+use partition::{ActiveProducer, PRODUCERS_MAX};
 use record::ShardIndex;
 
 use crate::calls::{EntrySlot, ProducersAnswer, ProducersCall, ProducersEntry, Reply, Request};
+use crate::config::Config;
 use crate::drivers::partition::PartitionDriver;
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
@@ -17,12 +18,21 @@ use crate::refusal::{DescribeProducersRefusal, FetchRefusal};
 use crate::shard::forwarding::group_by_owner;
 use crate::shard::{Owned, Shard};
 
-/// Producers in one answer: a partition that is full, 0.8 MB on the wire.
-const LISTED_MAX: usize = partition::PRODUCERS_MAX;
-/// What they take at most while they are found, translated and encoded: no more than 200 bytes each.
-pub(super) const LISTING_BYTES: usize = 200 * LISTED_MAX;
+/// What a producer takes at most while it is found, translated and encoded.
+const LISTED_BYTES: usize = 200;
 /// Producers between two polite pauses: about 10 us.
 const STEP: usize = 256;
+
+/// Producers in one answer: those of a partition that remembers as many as it may, and those who come while it is listed, for
+/// others who are forgotten meanwhile. 36 bytes each on the wire: 0.9 MB, or 4.5 MB where it may remember 100,000.
+fn listed_max(config: &Config) -> usize {
+    config.producer_count_max.max(PRODUCERS_MAX) / 4 * 5
+}
+
+/// What they take.
+pub(super) fn listing_bytes(config: &Config) -> usize {
+    LISTED_BYTES * listed_max(config)
+}
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Lists producers, wherever the partitions are; the request takes `memory` until all owners have answered. Owners are asked
@@ -33,9 +43,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         entries: Vec<(ShardIndex, ProducersEntry)>,
         memory: Option<&Rc<HeldMemory>>,
     ) -> (Vec<ProducersAnswer>, HeldMemory) {
-        let listing = self.listing_memory.take(LISTING_BYTES).await;
+        let config = &self.state.config;
+        let listing = self.listing_memory.take(listing_bytes(config)).await;
         let mut answers = Vec::with_capacity(entries.len());
-        let mut room = LISTED_MAX;
+        let mut room = listed_max(config);
         for (owner, entries) in group_by_owner(self.platform(), entries).await {
             let slots: Vec<_> = entries.iter().map(|entry| entry.slot).collect();
             let call = ProducersCall { entries, room };

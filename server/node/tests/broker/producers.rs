@@ -125,6 +125,27 @@ fn a_question_behind_a_long_poll_takes_no_memory_from_others() {
     assert_eq!(answer.topics[0].partitions[0].active_producers, [state(7, 0, 0)]);
 }
 
+/// Names a partition of 300 producers so often: those of so many are told, and the rest is refused.
+fn check_told(client: &mut Client, topic: &Topic, named: usize, told: usize) {
+    let found = ask(client, &[(topic, &vec![0; named])]).remove(0);
+    let counts: Vec<usize> = found.iter().map(|one| one.2.len()).collect();
+    assert_eq!(counts[..told], vec![300; told]);
+    assert_eq!(counts[told..], vec![0; named - told]);
+    assert!(found[told..].iter().all(|one| one.0 == ErrorCode::InvalidRequest && one.1));
+}
+
+#[test]
+fn one_answer_holds_as_many_producers_as_a_partition_may_remember() {
+    let node = Node::start(1, &["producer.state.count.max=100000"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    for id in 0..300 {
+        client.append(&topic, 0, &sequenced(id, 0, 0, 1));
+    }
+    check_told(&mut client, &topic, 334, 334);
+    check_told(&mut client, &topic, 420, 416);
+}
+
 #[test]
 fn one_answer_is_bounded_however_often_a_partition_is_named() {
     let mut client = Node::shared().connect();
@@ -132,12 +153,8 @@ fn one_answer_is_bounded_however_often_a_partition_is_named() {
     for id in 0..300 {
         client.append(&topic, 0, &sequenced(id, 0, 0, 1));
     }
-    // 100 times 300 producers would be 30,000: 20,000 are told, a full partition's.
-    let found = ask(&mut client, &[(&topic, &[0; 100])]).remove(0);
-    let told: Vec<usize> = found.iter().map(|one| one.2.len()).collect();
-    assert_eq!(told[..66], [300; 66]);
-    assert_eq!(told[66..], [0; 34]);
-    assert!(found[66..].iter().all(|one| one.0 == ErrorCode::InvalidRequest && one.1));
+    // 100 times 300 producers would be 30,000: 25,000 are told, a full partition's and some.
+    check_told(&mut client, &topic, 100, 83);
     // More partitions than that are refused before any is looked at.
     let found = ask(&mut client, &[(&topic, &vec![0; 100_001])]).remove(0);
     assert!(found.iter().all(|one| one.0 == ErrorCode::InvalidRequest && one.1));
