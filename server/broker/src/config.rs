@@ -8,6 +8,7 @@
 //! --set and flags ► environment CORELOG_… ► file (TOML) ► default                   the first that is set holds
 //! ```
 
+mod address_limits;
 pub mod docs;
 mod error;
 mod file;
@@ -18,7 +19,8 @@ mod schema;
 mod sources;
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,8 +31,10 @@ use cluster::{
 };
 use record::NodeId;
 
+pub use address_limits::{AddressLimits, UnresolvedHost};
 pub use error::{
-    AddressProblem, AdvertisedProblem, ConfigError, ConfigErrors, DataDirProblem, Place,
+    AddressLimitProblem, AddressProblem, AdvertisedProblem, ConfigError, ConfigErrors,
+    DataDirProblem, Place,
 };
 pub use kafka::{KAFKA_BROKER_CONFIGS, KafkaBrokerConfig};
 pub use listeners::{AdvertisedHost, ListenerConfig};
@@ -108,6 +112,8 @@ pub struct Config {
     pub connections_max: u32,
     /// `max.connections.per.ip`.
     pub connections_per_address_max: u32,
+    /// `max.connections.per.ip.overrides`.
+    pub address_limits: AddressLimits,
     /// `connections.handover.requests`; `None` for never.
     pub connection_handover_after: Option<u32>,
     /// `connections.max.idle.ms`.
@@ -173,6 +179,8 @@ impl Config {
         let listeners = resolve_listeners(&collected, &mut errors, &mut warnings);
         listeners::note_advertised(&mut collected, &listeners);
         let reader = SettingReader { settings: &collected.settings };
+        let (text, place) = (reader.text(address_limits::KEY), reader.place(address_limits::KEY));
+        let address_limits = AddressLimits::parse(text, &place, &mut errors);
         let peer_listen = reader.address("peer.listen", &mut errors);
         let admin_listen = reader.address("admin.listen", &mut errors);
         reader.check_data_dir(&mut errors);
@@ -186,7 +194,18 @@ impl Config {
         if !errors.is_empty() {
             return Err(ConfigErrors::new(errors));
         }
-        Ok(reader.config(listeners, peer_listen, admin_listen, warnings))
+        let config = reader.config(listeners, peer_listen, admin_listen, warnings);
+        Ok(Self { address_limits, ..config })
+    }
+
+    /// Puts addresses in the place of the hosts that are named where a node needs addresses. `lookup` may take its time: before
+    /// anything is served. Errors: a host that has none.
+    pub fn resolve_hosts(
+        &mut self,
+        lookup: impl FnMut(&str) -> io::Result<Vec<IpAddr>>,
+    ) -> Result<(), UnresolvedHost> {
+        let place = self.settings.get(address_limits::KEY).map(|setting| setting.place.clone());
+        self.address_limits.resolve(&place.unwrap_or(Place::Default), lookup)
     }
 
     /// Addresses that would be the same on a node of so many data cores: `shards` may leave their number to the machine.
@@ -360,6 +379,7 @@ impl SettingReader<'_> {
             request_bytes_max: self.sure("socket.request.max.bytes"),
             connections_max: self.sure("max.connections"),
             connections_per_address_max: self.sure("max.connections.per.ip"),
+            address_limits: AddressLimits::default(),
             connection_handover_after: self
                 .number("connections.handover.requests")
                 .filter(|count| *count > 0),

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct ConnectionBounds {
     /// `max.connections`, or what open files allow.
     pub(crate) in_all_max: usize,
-    /// `max.connections.per.ip`.
+    /// `max.connections.per.ip`, or what `max.connections.per.ip.overrides` says of the address.
     pub(crate) per_address_max: usize,
 }
 

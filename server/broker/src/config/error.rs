@@ -135,6 +135,16 @@ pub enum ConfigError {
         /// What is wrong with it.
         problem: AddressProblem,
     },
+    /// Not a limit of an address.
+    #[error("{place}: max.connections.per.ip.overrides = {item}: {problem}")]
+    AddressLimit {
+        /// Where.
+        place: Place,
+        /// The item, cut to a bound.
+        item: String,
+        /// What is wrong with it.
+        problem: AddressLimitProblem,
+    },
     /// Two addresses of the node are the same.
     #[error("{place}: {overlap}")]
     Overlap {
@@ -235,6 +245,20 @@ pub enum AddressProblem {
     Port,
 }
 
+/// What can be wrong with the limit of an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum AddressLimitProblem {
+    /// Not of the form.
+    #[error("must be HOST:COUNT, such as 127.0.0.1:200, ::1:3 or client1.example.org:50")]
+    Form,
+    /// A count out of its bound.
+    #[error("the count must be 0..=2147483647")]
+    Count,
+    /// Another item is about the same host.
+    #[error("the host stands twice")]
+    Twice,
+}
+
 /// What can be wrong with an address to advertise.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum AdvertisedProblem {
@@ -315,6 +339,7 @@ impl ConfigError {
             | Self::Value { place, .. }
             | Self::Twice { place, .. }
             | Self::Address { place, .. }
+            | Self::AddressLimit { place, .. }
             | Self::Overlap { place, .. }
             | Self::Advertised { place, .. }
             | Self::Listener { place, .. }

@@ -37,7 +37,7 @@ pub(super) const KAFKA_FORMER_CONFIGS: [&str; 12] = [
 
 /// Every such option, ascending by name.
 #[rustfmt::skip]
-pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 318] = [
+pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 317] = [
     KafkaBrokerConfig { name: "add.partitions.to.txn.retry.backoff.max.ms", kind: ConfigType::Int, default: Some("100"), is_dynamic: false },
     KafkaBrokerConfig { name: "add.partitions.to.txn.retry.backoff.ms", kind: ConfigType::Int, default: Some("20"), is_dynamic: false },
     KafkaBrokerConfig { name: "alter.config.policy.class.name", kind: ConfigType::Class, default: None, is_dynamic: false },
@@ -178,7 +178,6 @@ pub static KAFKA_BROKER_CONFIGS: [KafkaBrokerConfig; 318] = [
     KafkaBrokerConfig { name: "log.remote.copy.lag.ms", kind: ConfigType::Long, default: Some("0"), is_dynamic: true },
     KafkaBrokerConfig { name: "log.segment.delete.delay.ms", kind: ConfigType::Long, default: Some("60000"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.connection.creation.rate", kind: ConfigType::Int, default: Some("2147483647"), is_dynamic: true },
-    KafkaBrokerConfig { name: "max.connections.per.ip.overrides", kind: ConfigType::String, default: Some(""), is_dynamic: true },
     KafkaBrokerConfig { name: "max.decompressed.message.bytes", kind: ConfigType::Int, default: Some("2147483639"), is_dynamic: true },
     KafkaBrokerConfig { name: "max.request.partition.size.limit", kind: ConfigType::Int, default: Some("2000"), is_dynamic: false },
     KafkaBrokerConfig { name: "metadata.log.dir", kind: ConfigType::String, default: None, is_dynamic: false },

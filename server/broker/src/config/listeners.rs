@@ -18,6 +18,8 @@ pub(super) const LISTENER_FIELDS: [&str; 5] =
 
 const NAME_DEFAULT: &str = "PLAINTEXT";
 const PLAINTEXT: i8 = 0;
+/// Longest name of a host.
+pub(super) const HOST_BYTES_MAX: usize = 253;
 
 /// What clients are told instead of the bound address.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -319,7 +321,8 @@ pub(super) fn parse_bind(text: &str) -> Result<SocketAddr, AddressProblem> {
     Ok(SocketAddr::new(ip, port))
 }
 
-fn in_brackets(host: &str) -> Option<&str> {
+/// What stands between brackets.
+pub(super) fn in_brackets(host: &str) -> Option<&str> {
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']'))
 }
 
@@ -332,12 +335,12 @@ fn problem_of_host(host: &str) -> AddressProblem {
     }
 }
 
-fn is_host_name(host: &str) -> bool {
+/// Whether these are the characters of a host name.
+pub(super) fn is_host_name(host: &str) -> bool {
     host.chars().all(|each| each.is_ascii_alphanumeric() || "._-".contains(each))
 }
 
 fn parse_advertised(text: &str) -> Result<AdvertisedHost, AdvertisedProblem> {
-    const HOST_BYTES_MAX: usize = 253;
     let (host, port) = text.trim().rsplit_once(':').ok_or(AdvertisedProblem::Form)?;
     if host.parse::<Ipv6Addr>().is_ok() {
         return Err(AdvertisedProblem::Brackets);

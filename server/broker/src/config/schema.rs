@@ -89,7 +89,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 55] = [
+pub static OPTIONS: [ConfigOption; 56] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -325,6 +325,12 @@ pub static OPTIONS: [ConfigOption; 55] = [
         is_dynamic: true,
         doc: "Client connections from one address that the node serves at once; one more is closed as soon as it is accepted.",
         ..COUNT
+    },
+    ConfigOption {
+        key: "max.connections.per.ip.overrides",
+        default: Some(""),
+        doc: "Other limits than max.connections.per.ip for single addresses, as HOST:COUNT with commas between them, such as 127.0.0.1:200,::1:3; 0 for none at all. The names of hosts are resolved once, at the start.",
+        ..TEXT
     },
     ConfigOption {
         key: "max.incremental.fetch.session.cache.slots",

@@ -179,11 +179,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Serves a new connection, or refuses it: dropping both halves closes it.
     fn take_in(self: &Rc<Self>, name: &ListenerName, reader: P::Reader, writer: P::Writer) {
         let settings = self.settings.get();
+        let peer = reader.peer_address();
+        let own_limit = self.state.config.address_limits.of(peer.ip());
         let bounds = ConnectionBounds {
             in_all_max: settings.connections_max,
-            per_address_max: settings.connections_per_address_max,
+            per_address_max: own_limit.unwrap_or(settings.connections_per_address_max),
         };
-        let peer = reader.peer_address();
         let place = match self.state.connections.take(peer.ip(), bounds) {
             Ok(place) => place,
             Err(refused) => return self.report_no_place(name, peer, refused, bounds),
@@ -206,8 +207,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let (serving, listener) = (Rc::clone(self), arrival.listener.clone());
         let serve = async move {
             let shard = Rc::clone(&serving);
-            let departure = connection::serve(serving, arrival, activity, halves).await;
             let arrival = (live.number, arrival);
+            let departure = connection::serve(serving, arrival, activity, halves).await;
             let place = live.leave();
             if let Some(((to, departure), place)) = departure.zip(place) {
                 shard.hand_over(to, &listener, (departure, place)).await;
@@ -252,7 +253,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                 self.metrics.connections_refused_per_address.increment();
                 if let Some(unlogged) = self.listening.address_pace.due(now) {
                     let maximum = bounds.per_address_max;
-                    tracing::warn!(%listener, %peer, maximum, unlogged, "connection refused: its address has as many as max.connections.per.ip allows");
+                    tracing::warn!(%listener, %peer, maximum, unlogged, "connection refused: its address has as many as max.connections.per.ip or an override allows");
                 }
             }
         }

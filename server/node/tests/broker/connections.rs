@@ -350,6 +350,19 @@ fn an_address_has_so_many_connections_and_each_that_ends_makes_room_however_it_e
 }
 
 #[test]
+fn an_address_may_have_a_limit_of_its_own() {
+    let limits = "max.connections.per.ip.overrides=::1:1,127.0.0.1:3";
+    let node = Node::start(1, &["max.connections.per.ip=1", limits]);
+    let mut kept: Vec<Client> = (0..3).map(|_| node.connect()).collect();
+    kept.iter_mut().for_each(Client::expect_alive);
+    node.connect().expect_closed();
+    let limits = "max.connections.per.ip.overrides=127.0.0.1:0";
+    let node = Node::start(1, &["max.connections.per.ip=9", limits]);
+    node.connect().expect_closed();
+    assert_eq!(node.metric("corelog_connections_refused_per_ip_total"), 1);
+}
+
+#[test]
 fn a_connection_on_which_nothing_moves_is_closed_and_one_that_works_is_not() {
     let node = Node::start(1, &["connections.max.idle.ms=1500"]);
     let (mut silent, mut half) = (node.connect(), node.connect());

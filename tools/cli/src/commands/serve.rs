@@ -5,7 +5,7 @@
 
 mod notify;
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::num::NonZero;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -137,6 +137,10 @@ fn serve(mut config: Config, began: Instant) -> ExitReason {
             return error.reason();
         }
     };
+    if let Err(error) = config.resolve_hosts(addresses_of) {
+        eprintln!("corelog: {error}");
+        return ExitReason::Config;
+    }
     let shard_count = shard_count_here(options.shards);
     if let Some(overlap) = config.overlap(shard_count) {
         eprintln!("corelog: {overlap} (with {shard_count} data cores)");
@@ -170,6 +174,11 @@ fn serve(mut config: Config, began: Instant) -> ExitReason {
             error.reason()
         }
     }
+}
+
+/// As the system's resolver has them, which may take its time: no core runs yet.
+fn addresses_of(host: &str) -> std::io::Result<Vec<IpAddr>> {
+    Ok((host, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
 fn shards_of(config: &Config) -> ShardCount {
