@@ -8,3 +8,4 @@ pub mod metadata_log;
 pub mod partition;
 pub(crate) mod recovery;
 pub(crate) mod stall;
+pub mod watched;

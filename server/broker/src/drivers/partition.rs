@@ -25,6 +25,7 @@ use record::{LeaderEpoch, Offset, ProducerId, Timestamp, TopicPartition};
 use crate::calls::{FetchEntry, Fetched, Produced};
 use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
 use crate::drivers::stall::{StallChange, StallWatch};
+use crate::drivers::watched::Watched;
 use crate::mutant::{Mutant, Rule};
 use crate::platform::Platform;
 use crate::refusal::{FetchRefusal, ProduceRefusal};
@@ -48,6 +49,8 @@ pub struct PartitionParts<P: Platform> {
     pub rules: BatchRules,
     /// Memory for decompression.
     pub workspaces: Workspaces,
+    /// Where it says that something waits.
+    pub watched: Rc<Watched>,
     /// The rule that is off, if any.
     pub mutant: Mutant,
 }
@@ -69,6 +72,8 @@ pub struct PartitionDriver<P: Platform> {
     /// What the core said to the last attempt to park.
     refused_parking: Cell<bool>,
     stall: StallWatch,
+    watched: Rc<Watched>,
+    is_watched: Cell<bool>,
 }
 
 impl<P: Platform> std::fmt::Debug for PartitionDriver<P> {
@@ -163,7 +168,7 @@ impl<P: Platform> PartitionDriver<P> {
     /// Begins to lead. The log must not have been appended to since it was recovered.
     pub fn lead(parts: PartitionParts<P>) -> Rc<Self> {
         let PartitionParts { platform, partition, name, log, producers, epoch, rules, .. } = parts;
-        let (workspaces, mutant) = (parts.workspaces, parts.mutant);
+        let (workspaces, watched, mutant) = (parts.workspaces, parts.watched, parts.mutant);
         let leader = Leader::new(&LeaderStart {
             epoch,
             log: progress_of(&log.ends()),
@@ -186,6 +191,8 @@ impl<P: Platform> PartitionDriver<P> {
             parked: RefCell::default(),
             refused_parking: Cell::new(false),
             stall: StallWatch::default(),
+            watched,
+            is_watched: Cell::new(false),
         });
         driver.log.begin_epoch(epoch);
         driver.log.set_high_watermark(driver.leader.borrow().high_watermark());
@@ -329,6 +336,7 @@ impl<P: Platform> PartitionDriver<P> {
         let now = self.platform.now();
         let time = self.rules.get().append_time(now);
         let header = time.map_or(admitted.header, |time| admitted.stamped(time));
+        self.watch();
         let appended =
             abort_on_panic(|| self.log.append(now, self.epoch(), &header, &admitted.batch))?;
         Ok((appended, time))
@@ -357,6 +365,7 @@ impl<P: Platform> PartitionDriver<P> {
             Landed::Appended { .. } => Written::Now,
             Landed::Duplicate => Written::Before,
         };
+        self.watch();
         let token = self.token();
         let (sender, receiver) = once();
         self.acks.borrow_mut().insert(token, sender);
@@ -381,6 +390,7 @@ impl<P: Platform> PartitionDriver<P> {
             diverging,
             records: Vec::new(),
             bytes: 0,
+            available_bytes: 0,
         };
         let nothing_wanted = bytes_max == 0 && minimum == AtLeastOneBatch::No;
         if fetched.diverging.is_some()
@@ -390,7 +400,6 @@ impl<P: Platform> PartitionDriver<P> {
             return Ok(fetched);
         }
         let end = self.visible_end(view.end);
-            available_bytes: 0,
         let request = ReadRequest { from: entry.offset, end, bytes_max, minimum };
         let read = match self.log.try_read_hot(&request) {
             Some(read) => read,
@@ -398,7 +407,10 @@ impl<P: Platform> PartitionDriver<P> {
         };
         match read {
             Ok(batches) => {
+                let is_cut = batches.next_offset < end;
                 fetched.bytes = batches.bytes;
+                fetched.available_bytes =
+                    if is_cut { batches.bytes.max(bytes_max) } else { batches.bytes };
                 fetched.records = batches.slices;
                 Ok(fetched)
             }
@@ -407,10 +419,7 @@ impl<P: Platform> PartitionDriver<P> {
     }
 
     /// What the reader of `entry` may see, and where its history leaves ours, if it does: it has records then that were lost, and
-                let is_cut = batches.next_offset < end;
     /// is told so even where it stands past the end (FE-8).
-                fetched.available_bytes =
-                    if is_cut { batches.bytes.max(bytes_max) } else { batches.bytes };
     fn view_for(
         &self,
         entry: &FetchEntry,
@@ -471,13 +480,27 @@ impl<P: Platform> PartitionDriver<P> {
         Some(Parked { driver: Rc::clone(self), token })
     }
 
-    /// Lets time pass: answers produce requests whose time is over.
+    /// Something may wait here: time has to pass.
+    fn watch(&self) {
+        if !self.is_watched.replace(true) {
+            self.watched.note(self.partition);
+        }
+    }
+
+    /// Lets time pass: answers produce requests whose time is over. Where nothing waits it need not be called again before
+    /// something does, which the set of watched partitions says.
     pub fn tick(&self, now: Duration) {
         let is_due = self.leader.borrow().next_deadline().is_some_and(|deadline| deadline <= now);
         if is_due {
             self.step(Input::Time);
         }
         self.look_for_stall(now);
+        let ends = self.log.ends();
+        let is_settled = ends.safe_end() == ends.accepted() || self.log.failure().is_some();
+        if is_settled && !self.is_stalled() && self.produce_waiter_count() == 0 {
+            self.is_watched.set(false);
+            self.watched.forget(self.partition);
+        }
     }
 
     /// Whether records wait for a disk that stands still.

@@ -124,6 +124,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             store,
             partitions: RefCell::default(),
             offline: RefCell::default(),
+            watched: Rc::default(),
             producer_ids: Rc::default(),
             buffers: RefCell::new(BufferPool::new(READ_BUFFER_BYTES)),
             request_memory,
@@ -312,6 +313,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             epoch: *epoch,
             rules: BatchRules::of(settings),
             workspaces: self.workspaces.clone(),
+            watched: Rc::clone(&self.watched),
             mutant: self.state.mutant,
         }))
     }

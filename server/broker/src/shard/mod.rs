@@ -46,6 +46,7 @@ pub use run::run_data_core;
 use crate::context::RequestContext;
 use crate::drivers::admission::Workspaces;
 use crate::drivers::partition::PartitionDriver;
+use crate::drivers::watched::Watched;
 use crate::fetch_sessions::FetchSessions;
 use crate::log_pace::LogPace;
 use crate::memory::MemoryBudget;
@@ -78,6 +79,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     partitions: RefCell<BTreeMap<TopicPartition, Rc<PartitionDriver<P>>>>,
     /// Partitions of this core that cannot be served, and why.
     offline: RefCell<BTreeMap<TopicPartition, resuming::Offline>>,
+    /// Partitions in which something waits.
+    watched: Rc<Watched>,
     producer_ids: Rc<ProducerIds>,
     buffers: RefCell<BufferPool>,
     request_memory: Rc<MemoryBudget>,
@@ -319,22 +322,30 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
+    /// What it costs an idle core is three timers: partitions are looked at while something waits in them.
     async fn look_at_deadlines(self: Rc<Self>) {
         let now = self.platform.monotonic();
-        let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
         if now.saturating_sub(self.connections_swept_at.get()) >= CONNECTION_SWEEP_INTERVAL {
             self.connections_swept_at.set(now);
             self.end_silent_connections(now).await;
         }
-        let sweeps = now.saturating_sub(self.producers_swept_at.get()) >= PRODUCER_SWEEP_INTERVAL;
-        if sweeps {
-            self.producers_swept_at.set(now);
-        }
-        for driver in drivers {
-            driver.tick(now);
-            if sweeps {
-                driver.expire_producers(self.platform.now());
+        for partition in self.watched.all() {
+            match self.owned(partition) {
+                Owned::Here(driver) => driver.tick(now),
+                Owned::Offline(_) | Owned::NotHere => self.watched.forget(partition),
             }
+            self.platform.yield_if_needed().await;
+        }
+        if now.saturating_sub(self.producers_swept_at.get()) >= PRODUCER_SWEEP_INTERVAL {
+            self.producers_swept_at.set(now);
+            self.expire_producers().await;
+        }
+    }
+
+    async fn expire_producers(&self) {
+        let drivers: Vec<_> = self.partitions.borrow().values().cloned().collect();
+        for driver in drivers {
+            driver.expire_producers(self.platform.now());
             self.platform.yield_if_needed().await;
         }
     }
