@@ -49,10 +49,11 @@ pub(crate) fn of_broker_world() -> Vec<Named<BrokerMutant>> {
         name: name_of_leader(leader),
         mutant: with(|mutant| mutant.leader = leader),
     });
-    let log = LogMutant::without(Rule::AckBeforeSync);
-    let of_log =
-        Named { name: name_of_rule(Rule::AckBeforeSync), mutant: with(|mutant| mutant.log = log) };
-    own.into_iter().chain(of_leader).chain([of_log]).collect()
+    let of_log = [Rule::AckBeforeSync, Rule::LogStartAnsweredEarly].map(|rule| Named {
+        name: name_of_rule(rule),
+        mutant: with(|mutant| mutant.log = LogMutant::without(rule)),
+    });
+    own.into_iter().chain(of_leader).chain(of_log).collect()
 }
 
 fn with(set: impl FnOnce(&mut BrokerMutant)) -> BrokerMutant {

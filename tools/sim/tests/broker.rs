@@ -29,6 +29,8 @@ fn clients_are_told_the_truth_for_every_seed() {
         ("clients that do not read", stats.sluggards),
         ("cores that stand still", stats.still_cores),
         ("connections that moved", stats.moved_connections),
+        ("log starts moved", stats.deletions),
+        ("reads of what is gone", stats.gone),
     ] {
         assert!(count > 10, "{name}: {count} in {report}");
     }

@@ -13,8 +13,8 @@ use wire::ErrorCode;
 use wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData};
 
 use super::connection::{Connection, read};
-use super::history::{Place, Shown};
-use super::{LifePlan, World};
+use super::history::{Known, Place, Shown};
+use super::{LifePlan, World, trimming};
 use crate::platform::SimMachine;
 use crate::prng::{OneIn, Prng};
 use crate::verdict::{Verdict, broken};
@@ -31,8 +31,17 @@ struct Session {
     epoch: i32,
 }
 
-/// What a request asks of each partition: where it stands, and the high watermark known then.
-pub(super) type Asked = BTreeMap<Place, (i64, i64)>;
+/// What a request asks of each partition.
+pub(super) type Asked = BTreeMap<Place, Known>;
+
+/// What an answer says of the partitions that it names.
+#[derive(Debug, Default)]
+pub(super) struct Answered {
+    /// Where the reader goes on in each.
+    pub(super) next: BTreeMap<Place, i64>,
+    /// Those in which it asked for what is gone: it goes on where their logs begin.
+    pub(super) gone: Vec<Place>,
+}
 
 /// How much a reader asks for.
 #[derive(Debug, Clone, Copy)]
@@ -89,7 +98,10 @@ pub(super) async fn consume(
                 break;
             }
             let Some(frame) = connection.hear().await? else { break };
-            consumer.take_answer(&asked, &frame)?;
+            let gone = consumer.take_answer(&asked, &frame)?;
+            if !consumer.find_start(&mut connection, gone).await? {
+                break;
+            }
             let is_pausing = world.chance(|prng| prng.happens(OneIn(4)));
             if is_pausing || plan.is_last {
                 let pause = world.chance(|prng| prng.between(1, 20));
@@ -147,7 +159,24 @@ impl Consumer {
         asked
     }
 
-    fn take_answer(&mut self, asked: &Asked, frame: &[u8]) -> Verdict {
+    /// Goes on at the start of the logs in which it asked for what is gone; false at the end of the connection.
+    async fn find_start(&mut self, connection: &mut Connection, gone: Vec<Place>) -> Verdict<bool> {
+        if gone.is_empty() {
+            return Ok(true);
+        }
+        let is_last = self.plan.is_last;
+        let Some(starts) = trimming::starts(&self.world, connection, &gone, is_last).await? else {
+            return Ok(false);
+        };
+        for (place, start) in starts {
+            self.positions.insert(place, start);
+            self.untold.push(place);
+        }
+        Ok(true)
+    }
+
+    /// Takes an answer in; gives the partitions in which it asked for what is gone.
+    fn take_answer(&mut self, asked: &Asked, frame: &[u8]) -> Verdict<Vec<Place>> {
         let answer: FetchResponse<'_> = read(self.version, frame)?;
         self.world.count(|stats| stats.fetches += 1);
         match answer.error_code {
@@ -156,7 +185,7 @@ impl Consumer {
                 if self.session.is_some() =>
             {
                 self.session = None;
-                return Ok(());
+                return Ok(Vec::new());
             }
             other => {
                 return broken("refusals are explained by faults", format!("fetch: {other:?}"));
@@ -175,27 +204,29 @@ impl Consumer {
         };
         let answered =
             take_partitions(&self.world, self.version, asked, &answer, self.plan.is_last)?;
-        if !was_in_session && answered.len() != asked.len() {
-            let detail = format!("{} of {} partitions", answered.len(), asked.len());
+        if !was_in_session && answered.next.len() != asked.len() {
+            let detail = format!("{} of {} partitions", answered.next.len(), asked.len());
             return broken("an answer names what was asked", detail);
         }
-        for (place, next) in answered {
+        for (place, next) in answered.next {
             let at = self.positions.entry(place).or_default();
             if *at != next {
                 *at = next;
                 self.untold.push(place);
             }
         }
-        Ok(())
+        Ok(answered.gone)
     }
 }
 
 /// What a reader with these positions knows when it asks.
 pub(super) fn asked_of(world: &World, positions: &BTreeMap<Place, i64>) -> Asked {
     let history = world.history.borrow();
-    let asked = positions
-        .iter()
-        .map(|(place, at)| (*place, (*at, history.partition(*place).high_watermark)));
+    let asked = positions.iter().map(|(place, from)| {
+        let partition = history.partition(*place);
+        let (high_watermark, log_start) = (partition.high_watermark, partition.log_start);
+        (*place, Known { from: *from, high_watermark, log_start })
+    });
     asked.collect()
 }
 
@@ -213,7 +244,7 @@ pub(super) fn request_of(
         let topic = &history.topics[partition.topic];
         let wanted = FetchPartition {
             partition: PartitionIndex(partition.index),
-            fetch_offset: Offset(asked.get(place).map_or(0, |(at, _)| *at)),
+            fetch_offset: Offset(asked.get(place).map_or(0, |known| known.from)),
             partition_max_bytes: appetite.partition_max_bytes,
             ..Default::default()
         };
@@ -230,15 +261,15 @@ pub(super) fn request_of(
     FetchRequest { max_wait_ms, min_bytes, max_bytes, topics, ..Default::default() }
 }
 
-/// Compares every partition of an answer; returns where the reader goes on in each.
+/// Compares every partition of an answer.
 pub(super) fn take_partitions(
     world: &World,
     version: i16,
     asked: &Asked,
     answer: &FetchResponse<'_>,
     is_last: bool,
-) -> Verdict<BTreeMap<Place, i64>> {
-    let mut answered = BTreeMap::new();
+) -> Verdict<Answered> {
+    let mut answered = Answered::default();
     for topic in &answer.responses {
         for data in &topic.partitions {
             let mut history = world.history.borrow_mut();
@@ -248,20 +279,25 @@ pub(super) fn take_partitions(
             });
             let place = known.and_then(|known| history.place(known, data.partition_index.0));
             let entry = place.and_then(|place| Some((place, *asked.get(&place)?)));
-            let Some((place, (from, floor))) = entry else {
+            let Some((place, known)) = entry else {
                 let detail = format!("{}-{}", topic.topic, data.partition_index.0);
                 return broken("an answer names what was asked", detail);
             };
             if data.error_code != ErrorCode::None {
-                check_refusal(&history.name(place), data, is_last)?;
-                answered.insert(place, from);
+                let is_out = data.error_code == ErrorCode::OffsetOutOfRange;
+                if is_out && history.may_be_gone(place, known.from) {
+                    answered.gone.push(place);
+                    world.count(|stats| stats.gone += 1);
+                } else {
+                    check_refusal(&history.name(place), data, is_last)?;
+                }
+                answered.next.insert(place, known.from);
                 continue;
             }
             let before = history.placed_count(place);
             let next = history.shown(&Shown {
                 place,
-                from,
-                floor,
+                known,
                 high_watermark: data.high_watermark,
                 last_stable_offset: data.last_stable_offset,
                 log_start: data.log_start_offset,
@@ -271,7 +307,7 @@ pub(super) fn take_partitions(
             drop(history);
             world.count(|stats| stats.fetched_batches += new);
             world.trace.note("shown", "", [place.0 as u64, next.unsigned_abs()]);
-            if answered.insert(place, next).is_some() {
+            if answered.next.insert(place, next).is_some() {
                 return broken("an answer names what was asked", "a partition came twice");
             }
         }

@@ -36,6 +36,10 @@ pub(super) struct Partition {
     pub(super) index: i32,
     /// What was shown or acknowledged, by base offset.
     placed: BTreeMap<i64, BatchId>,
+    /// The highest low watermark that a deletion was answered: nothing below it comes back.
+    pub(super) log_start: i64,
+    /// Up to where deletions were asked for, answered or not.
+    deletion_asked: i64,
     /// The highest high watermark that a client was told, and the end of what was acknowledged by all.
     pub(super) high_watermark: i64,
 }
@@ -64,14 +68,20 @@ pub(super) struct Batch {
     seen_at: Vec<i64>,
 }
 
+/// What a reader asks of a partition, and what was known of it then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Known {
+    /// What is asked for.
+    pub(super) from: i64,
+    pub(super) high_watermark: i64,
+    pub(super) log_start: i64,
+}
+
 /// What one answer of a Fetch says of one partition.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shown<'a> {
     pub(super) place: Place,
-    /// What was asked for.
-    pub(super) from: i64,
-    /// The high watermark that was known when it was asked.
-    pub(super) floor: i64,
+    pub(super) known: Known,
     pub(super) high_watermark: Offset,
     pub(super) last_stable_offset: Offset,
     pub(super) log_start: Offset,
@@ -84,15 +94,18 @@ pub(super) struct History {
     pub(super) topics: Vec<Topic>,
     pub(super) partitions: Vec<Partition>,
     pub(super) batches: Vec<Batch>,
+    /// Whether old segments go by themselves.
+    pub(super) retains: bool,
     by_crc: BTreeMap<u32, BatchId>,
 }
 
 impl History {
-    pub(super) fn draw(prng: &mut Prng) -> Self {
+    pub(super) fn draw(prng: &mut Prng, retains: bool) -> Self {
         let mut history = Self {
             topics: Vec::new(),
             partitions: Vec::new(),
             batches: Vec::new(),
+            retains,
             by_crc: BTreeMap::new(),
         };
         for topic in 0..usize::try_from(prng.between(1, 2)).expect("a few") {
@@ -100,8 +113,14 @@ impl History {
             let name = ["orders", "events"][topic].into();
             history.topics.push(Topic { name, partitions, id: None });
             for index in 0..partitions {
-                let placed = BTreeMap::new();
-                history.partitions.push(Partition { topic, index, placed, high_watermark: 0 });
+                history.partitions.push(Partition {
+                    topic,
+                    index,
+                    placed: BTreeMap::new(),
+                    log_start: 0,
+                    deletion_asked: 0,
+                    high_watermark: 0,
+                });
             }
         }
         history
@@ -204,13 +223,16 @@ impl History {
     /// Compares what a Fetch was answered; returns where the reader goes on.
     pub(super) fn shown(&mut self, shown: &Shown<'_>) -> Verdict<i64> {
         let name = self.name(shown.place);
-        let high_watermark = shown.high_watermark.0;
-        self.told_high_watermark(shown.place, shown.floor, high_watermark)?;
-        if shown.last_stable_offset.0 != high_watermark || shown.log_start != Offset::ZERO {
-            let detail = format!("{name}: {shown:?}");
-            return broken("the log begins at 0 and every offset is stable", detail);
+        let (known, high_watermark) = (shown.known, shown.high_watermark.0);
+        self.told_high_watermark(shown.place, known.high_watermark, high_watermark)?;
+        self.told_log_start(shown.place, known.log_start, shown.log_start.0, high_watermark)?;
+        if shown.last_stable_offset.0 != high_watermark {
+            return broken("every offset is stable", format!("{name}: {shown:?}"));
         }
-        let mut next = shown.from;
+        if known.from < shown.log_start.0 {
+            return broken("nothing below the log start is served", format!("{name}: {shown:?}"));
+        }
+        let mut next = known.from;
         let mut rest = shown.bytes;
         let mut is_first = true;
         while !rest.is_empty() {
@@ -247,6 +269,61 @@ impl History {
         Ok(())
     }
 
+    /// A deletion up to there is on its way; the high watermark, as the broker has it, where that is `None`.
+    pub(super) fn asks_deletion(&mut self, place: Place, offset: Option<i64>) {
+        let partition = &mut self.partitions[place.0];
+        partition.deletion_asked = partition.deletion_asked.max(offset.unwrap_or(i64::MAX));
+    }
+
+    /// A deletion that had asked with `floor` known was answered with a low watermark: it holds in all lives to come.
+    pub(super) fn deleted(
+        &mut self,
+        place: Place,
+        floor: i64,
+        asked: Option<i64>,
+        low_watermark: i64,
+    ) -> Verdict {
+        let name = self.name(place);
+        self.told_log_start(place, floor, low_watermark, i64::MAX)?;
+        let partition = &mut self.partitions[place.0];
+        let asked = asked.unwrap_or(0);
+        if low_watermark < asked {
+            let detail = format!("{name}: {low_watermark}, asked for {asked}");
+            return broken("what is deleted is gone", detail);
+        }
+        partition.log_start = partition.log_start.max(low_watermark);
+        // Only records below the high watermark can go.
+        partition.high_watermark = partition.high_watermark.max(low_watermark);
+        Ok(())
+    }
+
+    /// A client was told a log start when it had asked with `floor` known.
+    pub(super) fn told_log_start(
+        &self,
+        place: Place,
+        floor: i64,
+        told: i64,
+        high_watermark: i64,
+    ) -> Verdict {
+        if told < floor {
+            let detail = format!("{}: {told}, {floor} was answered before", self.name(place));
+            return broken("the log start never goes back", detail);
+        }
+        let asked = self.partition(place).deletion_asked;
+        let may_go = self.retains || told <= asked;
+        if !may_go || told > high_watermark {
+            let name = self.name(place);
+            let detail = format!("{name}: {told} of {high_watermark}, asked for {asked}");
+            return broken("records go only where they may", detail);
+        }
+        Ok(())
+    }
+
+    /// Whether what stands at that offset may be gone.
+    pub(super) fn may_be_gone(&self, place: Place, offset: i64) -> bool {
+        self.retains || offset < self.partition(place).deletion_asked
+    }
+
     /// The batch that these bytes begin with, its base offset and its size.
     fn recognise(&self, place: Place, bytes: &[u8]) -> Verdict<(BatchId, i64, usize)> {
         let name = self.name(place);
@@ -279,21 +356,24 @@ impl History {
     }
 
     /// Compares a partition that has just been read from its start to `end`, the high watermark.
-    pub(super) fn read_whole(&self, place: Place, end: i64) -> Verdict {
+    pub(super) fn read_whole(&self, place: Place, start: i64, end: i64) -> Verdict {
         let name = self.name(place);
-        let mut next = 0;
+        let mut next = start;
         let mut numbers: BTreeMap<usize, u64> = BTreeMap::new();
-        for (base, id) in &self.partition(place).placed {
-            let batch = self.batch(*id);
-            if *base != next {
+        for (base, id) in self.kept(place, start) {
+            let batch = self.batch(id);
+            // The first may hold records from before the start.
+            let is_next = base == next || (next == start && base < start);
+            if !is_next {
                 let detail = format!("{name}: {next}..{base} is not there");
                 return broken("offsets are contiguous", detail);
             }
             next = base + batch.records;
             if batch.guarantee == Guarantee::Once {
-                let expected = numbers.entry(batch.producer).or_default();
+                let first = if start == 0 { 0 } else { batch.number };
+                let expected = numbers.entry(batch.producer).or_insert(first);
                 if batch.number != *expected {
-                    let detail = format!("{name}: {} after {expected}", self.words(*id));
+                    let detail = format!("{name}: {} after {expected}", self.words(id));
                     return broken("a producer's batches keep their order", detail);
                 }
                 *expected += 1;
@@ -304,6 +384,12 @@ impl History {
             return broken("what was shown or acknowledged stays", detail);
         }
         Ok(())
+    }
+
+    /// The batches that a log of this start has, as far as they are known.
+    fn kept(&self, place: Place, start: i64) -> impl Iterator<Item = (i64, BatchId)> {
+        let placed = self.partition(place).placed.iter().map(|(base, id)| (*base, *id));
+        placed.filter(move |(base, id)| base + self.batch(*id).records > start)
     }
 
     /// How many batches are placed.
@@ -320,10 +406,11 @@ impl History {
 }
 
 impl History {
-    /// Whether no batch before `offset` is as late as `target`.
-    pub(super) fn is_first_at(&self, place: Place, target: i64, offset: i64) -> bool {
-        let before = self.partition(place).placed.range(..offset);
-        before.into_iter().all(|(_, id)| self.batch(*id).base_timestamp < target)
+    /// Whether no batch before `offset` in a log of this start is as late as `target`.
+    pub(super) fn is_first_at(&self, place: Place, target: i64, start: i64, offset: i64) -> bool {
+        let is_before = |(base, id): &(i64, BatchId)| base + self.batch(*id).records <= offset;
+        let mut before = self.kept(place, start).take_while(is_before);
+        before.all(|(_, id)| self.batch(id).base_timestamp < target)
     }
 }
 

@@ -15,7 +15,7 @@ use futures_lite::future::or;
 
 use super::connection::PORT;
 use super::{Advertise, Config, DiskPlan, Ending, LifePlan, World};
-use super::{consumer, faults, passing, producer, topics, verify};
+use super::{consumer, faults, passing, producer, topics, trimming, verify};
 use crate::disk::SimDisk;
 use crate::platform::{NodePlan, SimMachine, SimNode};
 use crate::verdict::{Verdict, Violation, broken};
@@ -93,6 +93,7 @@ fn config_of(config: &Config) -> NodeConfig {
         "fetch.memory.bytes=1048576".to_owned(),
         "log.index.interval.bytes=500".to_owned(),
         // Soon enough to happen in a life.
+        "log.retention.check.interval.ms=700".to_owned(),
         format!("connections.handover.requests={}", config.handover_requests),
     ];
     NodeConfig::load(&Sources { sets, ..Sources::default() }).expect("these settings are valid")
@@ -129,6 +130,10 @@ async fn serve(world: &Rc<World>, machine: &SimMachine, plan: LifePlan) -> Verdi
     let administrator =
         passing::come_and_go(Rc::clone(world), machine.clone(), plan, is_over.clone());
     others.push(Box::pin(administrator));
+    if world.config.deletes {
+        let (world, is_over) = (Rc::clone(world), is_over.clone());
+        others.push(Box::pin(trimming::delete(world, machine.clone(), plan, is_over)));
+    }
     others.extend(disturbances(world, machine, plan, &is_over));
     let producing = spawn_all(world, producers);
     let consuming = spawn_all(world, others);

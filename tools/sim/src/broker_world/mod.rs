@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! seed ─► config ─► life 0 ─crash─► life 1 ─crash at once─► life 2 ─clean─► … ─► last life, no faults ─► verdict
-//!                     │ read all back, then producers, consumers, admins, slow cores, a failing disk at the same time
+//!                     │ read all back, then producers, consumers, admins who delete topics and records, old segments that go,
+//!                     │ slow cores, a failing disk at the same time
 //! ```
 
 mod connection;
@@ -18,6 +19,7 @@ mod life;
 mod passing;
 mod producer;
 mod topics;
+mod trimming;
 mod verify;
 
 use std::cell::{Cell, RefCell};
@@ -99,6 +101,10 @@ pub struct BrokerStats {
     pub passing_topics: u64,
     /// Connections that one core handed to another.
     pub moved_connections: u64,
+    /// Log starts that deletions moved.
+    pub deletions: u64,
+    /// Times that a reader asked for what was gone.
+    pub gone: u64,
 }
 
 impl BrokerStats {
@@ -119,6 +125,8 @@ impl BrokerStats {
         self.still_cores += other.still_cores;
         self.passing_topics += other.passing_topics;
         self.moved_connections += other.moved_connections;
+        self.deletions += other.deletions;
+        self.gone += other.gone;
     }
 }
 
@@ -128,7 +136,8 @@ impl fmt::Display for BrokerStats {
             formatter,
             "lives={} crashes={} clean_stops={} sectors_torn={} disk_errors={} disk_full={} connections={} \
              cut_connections={} produces={} retries={} acked_batches={} fetches={} fetched_batches={} \
-             verified_batches={} lookups={} sluggards={} still_cores={} passing_topics={} moved_connections={}",
+             verified_batches={} lookups={} sluggards={} still_cores={} passing_topics={} moved_connections={} \
+             deletions={} gone={}",
             self.lives,
             self.disk.crashes,
             self.clean_stops,
@@ -148,6 +157,8 @@ impl fmt::Display for BrokerStats {
             self.still_cores,
             self.passing_topics,
             self.moved_connections,
+            self.deletions,
+            self.gone,
         )
     }
 }
@@ -172,6 +183,10 @@ struct Config {
     segment_ms: i64,
     /// Acknowledgements do not wait for syncs. What was told must then outlive every kill: power does not fail in such a world.
     caches: bool,
+    /// Whether an administrator deletes records.
+    deletes: bool,
+    /// What a partition may hold before old segments go; -1 for no bound.
+    retention_bytes: i64,
     batch_bytes_max: u64,
     batches_per_life: u64,
     consumers: u64,
@@ -188,6 +203,8 @@ impl Config {
             handover_requests: *prng.pick(&[1, 1, 2]),
             segment_ms: *prng.pick(&[1_000, 604_800_000]),
             caches: prng.below(8) == 0,
+            deletes: prng.coin(),
+            retention_bytes: *prng.pick(&[-1, -1, -1, 0, 20_000]),
             batch_bytes_max: *prng.pick(&[300, 3_000, 30_000]),
             batches_per_life: prng.between(3, 25),
             consumers: prng.between(1, 2),
@@ -219,7 +236,8 @@ impl World {
         let executor = executor.on_core(CoreIndex::OUTSIDE);
         let disk = SimDisk::new(&executor, prng.fork(), Rc::clone(&trace));
         let config = Config::draw(&mut prng);
-        let history = RefCell::new(History::draw(&mut prng));
+        let history = History::draw(&mut prng, config.retention_bytes >= 0);
+        let history = RefCell::new(history);
         let count = usize::try_from(prng.between(2, 4)).expect("a few");
         let producers = (0..count).map(|index| {
             let kind = producer::Kind::draw(&mut prng, index);

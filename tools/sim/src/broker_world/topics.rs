@@ -61,6 +61,7 @@ async fn ensure_one(
                 configs: vec![
                     config("segment.ms", &world.config.segment_ms.to_string()),
                     config("write.caching", &world.config.caches.to_string()),
+                    config("retention.bytes", &world.config.retention_bytes.to_string()),
                 ],
                 ..Default::default()
             }],
