@@ -465,6 +465,25 @@ fn a_pipe_in_place_of_a_file_is_named_and_not_waited_for() {
     drop(std::fs::remove_dir_all(&data_dir));
 }
 
+#[test]
+fn a_configuration_comes_from_a_pipe_that_is_open_and_no_more_is_read_than_one_may_have() {
+    let check = |path: &str| {
+        let mut command = corelog();
+        command.args(["config", "check", path]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut child = check("/dev/stdin");
+    child.stdin.take().unwrap().write_all(b"node.id = 7\n").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("/dev/stdin:1"), "{output:?}");
+    let output = check("/dev/zero").wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "/dev/zero: more than the 1048576 bytes that a configuration may have\nnext: ";
+    assert!(said.contains(expected), "{said}");
+}
+
 /// What a start that is refused says, and its exit code.
 fn refusal(data_dir: &Path, settings: &[&str]) -> (Option<i32>, String) {
     let mut refused = spawn(data_dir, settings);

@@ -4,12 +4,12 @@
 
 mod live;
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use broker::config::{
-    Config, ConfigError, ConfigErrors, KAFKA_BROKER_CONFIGS, OPTIONS, Sources, Unit,
-    environment_name, option,
+    CONFIG_FILE_BYTES_MAX, Config, ConfigError, ConfigErrors, KAFKA_BROKER_CONFIGS, OPTIONS,
+    Sources, Unit, environment_name, option,
 };
 use clap::{Args, Subcommand};
 use cluster::{Advertise, Allowed, Built, ConfigType, TOPIC_CONFIGS, nearest, topic_config};
@@ -252,16 +252,25 @@ fn check(args: &CheckArgs) -> Outcome {
     })
 }
 
-/// The text of a configuration file. A pipe or a device is refused before it is opened: who waits for one that nobody writes to,
-/// or reads one that never ends, says nothing.
+/// The text of a configuration file, or of a pipe that the shell holds open (`<(…)`, /dev/stdin). A pipe with a name of its own
+/// is refused before it is opened: who waits for one that nobody writes to says nothing. No more is read than one may have.
 pub(crate) fn read_file(path: &Path) -> Outcome<String> {
     let failed = |error| Failure::io(path.display(), &error);
     let kind = std::fs::metadata(path).map_err(failed)?.file_type();
-    if let Some(found) = node::what_is_no_file(kind) {
+    let is_open_already = path.starts_with("/dev") || path.starts_with("/proc");
+    if let Some(found) = node::what_is_no_file(kind).filter(|_| !is_open_already) {
         let fact = format!("{}: {found}, where a file belongs", path.display());
         return Err(Failure::new(Exit::Io, fact).advise("give the path of a file in TOML"));
     }
-    std::fs::read_to_string(path).map_err(failed)
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path).map_err(failed)?;
+    file.take(CONFIG_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() > CONFIG_FILE_BYTES_MAX {
+        let (path, maximum) = (path.display(), CONFIG_FILE_BYTES_MAX);
+        let fact = format!("{path}: more than the {maximum} bytes that a configuration may have");
+        return Err(Failure::new(Exit::Io, fact).advise("give the path of a file in TOML"));
+    }
+    String::from_utf8(bytes).map_err(|error| failed(io::Error::new(ErrorKind::InvalidData, error)))
 }
 
 /// What is wrong with a configuration; advice only where an option's own meaning helps.
