@@ -26,6 +26,8 @@ use crate::records::{MetadataRecord, NodeRegistration, PartitionState, RecordErr
 
 const MAGIC: &[u8; 4] = b"CLMS";
 const VERSION: u16 = 2;
+/// The same without the checksum of a batch: of which log it is a copy, nobody can tell.
+const VERSION_WITHOUT_BATCH: u16 = 1;
 const CRC_BYTES: usize = 4;
 /// Node and slot.
 const SLOT_BYTES: usize = 6;
@@ -72,6 +74,12 @@ pub enum MetadataSnapshotError {
     Unknown {
         /// The version found.
         version: u16,
+    },
+    /// Of format version 1: whole, and it names no batch of the log that it is a copy of.
+    #[error("format version {VERSION_WITHOUT_BATCH}, which does not say of which log it is a copy")]
+    Earlier {
+        /// It holds all records before this one.
+        next_offset: Offset,
     },
     /// The bytes are not what the format promises.
     #[error("{0}")]
@@ -142,10 +150,15 @@ impl Image {
         let mut reader = Reader::new(body);
         let magic = reader.take(MAGIC.len())?;
         let version = reader.u16()?;
-        if magic != MAGIC || version != VERSION {
+        let is_known = magic == MAGIC && [VERSION_WITHOUT_BATCH, VERSION].contains(&version);
+        if !is_known {
             return Err(MetadataSnapshotError::Unknown { version });
         }
         reader.u16()?;
+        if version == VERSION_WITHOUT_BATCH {
+            let next_offset = Offset(reader.i64()?);
+            return Err(MetadataSnapshotError::Earlier { next_offset });
+        }
         let snapshot = decode_body(&mut reader)?;
         reader.finish()?;
         Ok(snapshot)

@@ -10,6 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write as _};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};
@@ -24,6 +25,7 @@ use glommio::io::{DmaFile, OpenOptions};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::SFlag;
+use nix::unistd::{Whence, lseek};
 
 use crate::blocking::blocking;
 use crate::buffer::{Buffer, FreeList, ReadBuffer};
@@ -259,9 +261,13 @@ impl Disk for GlommioDisk {
         blocking(move || replace(&directory, &files)).await
     }
 
-    async fn create_dirs(&self, parent: &str, new: Vec<NewDirectory>) -> DiskResult<()> {
-        let parent = self.resolve(parent)?;
-        blocking(move || create_dirs(&parent, &new)).await
+    async fn create_dirs(&self, parent: &str, new: Vec<NewDirectory>) -> Vec<DiskResult<()>> {
+        let count = new.len();
+        let created = match self.resolve(parent) {
+            Ok(parent) => blocking(move || Ok(create_dirs(&parent, &new))).await,
+            Err(error) => Err(error),
+        };
+        created.unwrap_or_else(|error| vec![Err(error); count])
     }
 
     async fn sync_dir(&self, path: &str) -> DiskResult<()> {
@@ -287,29 +293,39 @@ fn rename(from: &Path, to: &Path) -> std::io::Result<()> {
 /// Everything is made first and synced then: the first sync commits the file system's journal with all that was made, and those
 /// after it find nothing left to commit. That needs direct writes: bytes in the page cache get their place on disk only when
 /// they are synced, and then each sync has a commit of its own.
-fn create_dirs(parent: &Path, new: &[NewDirectory]) -> std::io::Result<()> {
-    for NewDirectory { name, file, contents } in new {
-        let path = parent.join(name);
-        match std::fs::create_dir(&path) {
-            // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
-            Ok(()) => drop(write_new(&path.join(file), contents)?),
-            // It may have been made just before a crash: only a sync of ours proves that it lasts.
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error),
+fn create_dirs(parent: &Path, new: &[NewDirectory]) -> Vec<DiskResult<()>> {
+    let mut made: Vec<std::io::Result<()>> = new.iter().map(|one| make_dir(parent, one)).collect();
+    let mut go_on = |step: fn(&Path, &NewDirectory) -> std::io::Result<()>| {
+        for (one, made) in new.iter().zip(&mut made).filter(|(_, made)| made.is_ok()) {
+            *made = step(parent, one);
         }
-    }
+    };
     // Opened again, one at a time: so many descriptors held at once would be missed elsewhere.
-    for NewDirectory { name, file, .. } in new {
+    go_on(|parent, NewDirectory { name, file, .. }| {
         match File::open(parent.join(name).join(file)) {
-            Ok(file) => file.sync_all()?,
-            Err(error) if error.kind() == ErrorKind::NotFound => {}
-            Err(error) => return Err(error),
+            Ok(file) => file.sync_all(),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(error),
         }
+    });
+    go_on(|parent, NewDirectory { name, .. }| File::open(parent.join(name))?.sync_all());
+    let lasting = File::open(parent).and_then(|parent| parent.sync_all());
+    let lasting = lasting.map_err(|error| disk_error(&error));
+    let made = made.into_iter().map(|one| one.map_err(|error| disk_error(&error)));
+    made.map(|one| one.and_then(|()| lasting.clone())).collect()
+}
+
+/// One directory with its file; nothing is synced.
+fn make_dir(parent: &Path, new: &NewDirectory) -> std::io::Result<()> {
+    let NewDirectory { name, file, contents } = new;
+    let path = parent.join(name);
+    match std::fs::create_dir(&path) {
+        // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
+        Ok(()) => write_new(&path.join(file), contents).map(drop),
+        // It may have been made just before a crash: only a sync of ours proves that it lasts.
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
     }
-    for NewDirectory { name, .. } in new {
-        File::open(parent.join(name))?.sync_all()?;
-    }
-    File::open(parent)?.sync_all()
 }
 
 /// The bytes of a piece, if all of them are there and can be read.
@@ -454,6 +470,25 @@ impl DiskFile for GlommioFile {
         let facts = facts.map_err(|errno| disk_error(&errno.into()))?;
         u64::try_from(facts.st_size).map_err(|_| DiskError::Io { errno: 0 })
     }
+
+    async fn next_stored(&self, position: u64) -> DiskResult<Option<Range<u64>>> {
+        // The map of a file's extents may have to be read from the device.
+        let file = self.duplicate()?;
+        blocking(move || next_stored(&file, position)).await
+    }
+}
+
+/// Moves the place where the descriptor stands, which no transfer uses: each says its own.
+fn next_stored(file: &OwnedFd, position: u64) -> std::io::Result<Option<Range<u64>>> {
+    let Ok(position) = i64::try_from(position) else { return Ok(None) };
+    let start = match lseek(file, position, Whence::SeekData) {
+        Ok(start) => start,
+        // Nothing but a hole, or the end.
+        Err(Errno::ENXIO) => return Ok(None),
+        Err(errno) => return Err(errno.into()),
+    };
+    let end = lseek(file, start, Whence::SeekHole)?;
+    Ok(Some(start.cast_unsigned()..end.cast_unsigned()))
 }
 
 #[cfg(test)]

@@ -208,6 +208,15 @@ pub trait DiskFile: fmt::Debug + 'static {
 
     /// The length in bytes, of the open file itself whatever its name is now.
     fn size(&self) -> impl Future<Output = DiskResult<u64>>;
+
+    /// The first stretch that ends behind `position` and may hold anything but zeros; `None` where nothing up to the end does.
+    /// What lies between is a hole that was never written, and need not be read.
+    ///
+    /// It saves reads and says nothing else, least of all where a log ends: holes end at blocks, and bytes follow them. A disk
+    /// that does not know says that everything may be stored: then it is read.
+    fn next_stored(&self, position: u64) -> impl Future<Output = DiskResult<Option<Range<u64>>>> {
+        std::future::ready(Ok(Some(position..u64::MAX)))
+    }
 }
 
 /// A tree of files below one root. Paths are relative to it, `/`-separated, without `.` or `..`; `""` is the root.
@@ -279,13 +288,14 @@ pub trait Disk: Clone + 'static {
     /// Makes directories in `parent`, each with a file; all of it lasting on return. One that is there already is left as it is,
     /// and made lasting with the rest.
     ///
-    /// Shape   a bounded number of them: whatever else waits for the same thread waits for all.
-    /// Errors  the first one; some may be there then, with or without their file.
+    /// Shape   a bounded number of them: whatever else waits for the same thread waits for all. One answer each, in their order.
+    /// Errors  of one are no others': it may be there then, with or without its file. Where the parent cannot be made lasting,
+    ///         none is.
     fn create_dirs(
         &self,
         parent: &str,
         new: Vec<NewDirectory>,
-    ) -> impl Future<Output = DiskResult<()>> {
+    ) -> impl Future<Output = Vec<DiskResult<()>>> {
         small_file::create_dirs(self, parent, new)
     }
 

@@ -30,6 +30,7 @@ mod small_file;
 mod store;
 mod stream;
 mod tail_cache;
+mod throttle;
 mod walk;
 
 pub use checkpoint::CheckpointMap;
@@ -54,3 +55,4 @@ pub use recovery::{Cut, CutReason, RecoveryReport};
 pub use store::{StartKind, Store, StoreCounters, StoreOptions};
 pub use stream::{BadBatch, FoundBatch};
 pub use tail_cache::RecordSlice;
+pub use throttle::ReadCost;

@@ -36,7 +36,7 @@ use crate::checkpoint::CheckpointEntry;
 use crate::disk::Disk;
 use crate::durability::{GroupSource, Lane};
 use crate::ends::{Ends, SafeEnd};
-use crate::error::LogFailure;
+use crate::error::{LogFailure, StoreError};
 use crate::executor::{Executor, abort_on_panic};
 use crate::files::{LogKey, SegmentKey};
 use crate::group::{Group, GroupEnd, OpenGroup};
@@ -212,6 +212,8 @@ pub(crate) struct LogState<D: Disk> {
     /// The newest epoch has no batch yet. It goes to the file with its first one: a node with many idle logs must not write a
     /// file for each at every start, and recovery drops an epoch without a batch anyway.
     pub(crate) epoch_begun: bool,
+    /// What lies wholly below the log start stays as long as its segment, so that who passes it need not search again; it is
+    /// no damage to report.
     pub(crate) damage: Vec<Damage>,
     pub(crate) sealing: bool,
     pub(crate) seal_backoff: SealBackoff,
@@ -233,6 +235,24 @@ impl<D: Disk, E: Executor> Drop for Busy<'_, D, E> {
     fn drop(&mut self) {
         self.0.busy_count.set(self.0.busy_count.get() - 1);
         self.0.moved.notify();
+    }
+}
+
+/// [`Busy`] for a task: it counts from before its first step, so that a log which closes meanwhile waits for what it leaves.
+pub(crate) struct BusyTask<D: Disk, E: Executor>(Rc<LogInner<D, E>>);
+
+impl<D: Disk, E: Executor> Drop for BusyTask<D, E> {
+    fn drop(&mut self) {
+        self.0.busy_count.set(self.0.busy_count.get() - 1);
+        self.0.moved.notify();
+    }
+}
+
+impl<D: Disk, E: Executor> std::ops::Deref for BusyTask<D, E> {
+    type Target = LogInner<D, E>;
+
+    fn deref(&self) -> &LogInner<D, E> {
+        &self.0
     }
 }
 
@@ -367,7 +387,7 @@ impl<D: Disk, E: Executor> Log<D, E> {
             bytes: state.segments.iter().map(|segment| segment.bytes).sum(),
             segment_count: state.segments.len(),
             pending_bytes: state.pending_bytes(),
-            damage_count: state.damage.len(),
+            damage_count: state.damage_from(self.0.ends.get().log_start()).count(),
             failure: self.0.failure.get(),
         }
     }
@@ -448,6 +468,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Busy(self)
     }
 
+    /// The same for a task that is about to be spawned.
+    pub(crate) fn busy_task(&self) -> Option<BusyTask<D, E>> {
+        let inner = self.this.upgrade()?;
+        inner.busy_count.set(inner.busy_count.get() + 1);
+        Some(BusyTask(inner))
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.failure.get() == Some(LogFailure::Closed)
     }
@@ -456,6 +483,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     pub(crate) fn owes_sync(&self) -> bool {
         let ends = self.ends.get();
         ends.durable() < ends.safe_end()
+    }
+
+    /// What it owes, as a stop says it.
+    pub(crate) fn unsettled(&self) -> Option<StoreError> {
+        let (safe_end, durable) = (self.ends.get().safe_end(), self.ends.get().durable());
+        let log = || self.identity.to_string();
+        self.owes_sync().then(|| StoreError::Unsettled { log: log(), safe_end, durable })
     }
 
     /// Takes no more appends and waits until all that was accepted is durable, or never will be.

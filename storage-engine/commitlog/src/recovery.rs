@@ -35,6 +35,7 @@ use crate::files::{LogKey, SegmentKey, Suffix, parse_segment_name, segment_name}
 use crate::group::GroupEnd;
 use crate::index::{MaxTimestamp, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::{DAMAGE_MAX, Damage, LogIdentity, LogOptions, Segment};
+use crate::recovery::beyond::Tails;
 use crate::recovery::look::Looked;
 use crate::shared::Shared;
 use crate::small_file::{self, TEMPORARY_SUFFIX, block_floor};
@@ -236,9 +237,10 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let scanned = self.scan(&listing, &plan, &mut epochs, &mut report).await?;
         epochs_changed |= scanned.epochs_changed;
         segments.extend(scanned.segments);
+        let tails = Tails { reason: scanned.reason, zeros: scanned.zero_tails };
         epochs_changed |= epochs.truncate_tail(scanned.end.offset);
         if !plan.is_clean {
-            self.settle(&listing, &plan, &segments, scanned.reason, &mut report).await?;
+            self.settle(&listing, &plan, &segments, &tails, &mut report).await?;
         }
         self.remove_snapshots_past(&listing, scanned.end.offset).await?;
         report.end = scanned.end.offset;

@@ -126,24 +126,35 @@ pub(crate) async fn create_dirs<D: Disk>(
     disk: &D,
     parent: &str,
     new: Vec<NewDirectory>,
-) -> DiskResult<()> {
-    for NewDirectory { name, file, contents } in new {
-        let path = join(parent, &name);
-        match disk.create_dir(&path).await {
-            Ok(()) => disk.replace(&path, vec![(file, contents)]).await?,
-            // It may have been made just before a crash: only a sync of ours proves that it lasts.
-            Err(DiskError::AlreadyExists) => {
-                match disk.open(&join(&path, &file), OpenMode::Read).await {
-                    Ok(file) => file.full_sync().await?,
-                    Err(DiskError::NotFound) => {}
-                    Err(error) => return Err(error),
-                }
-                disk.sync_dir(&path).await?;
-            }
-            Err(error) => return Err(error),
-        }
+) -> Vec<DiskResult<()>> {
+    let mut made = Vec::with_capacity(new.len());
+    for one in new {
+        made.push(create_dir_with_file(disk, parent, one).await);
     }
-    disk.sync_dir(parent).await
+    let lasting = disk.sync_dir(parent).await;
+    made.into_iter().map(|one| one.and_then(|()| lasting.clone())).collect()
+}
+
+/// One of them; its name in `parent` is not yet lasting.
+async fn create_dir_with_file<D: Disk>(
+    disk: &D,
+    parent: &str,
+    new: NewDirectory,
+) -> DiskResult<()> {
+    let NewDirectory { name, file, contents } = new;
+    let path = join(parent, &name);
+    match disk.create_dir(&path).await {
+        Ok(()) => return disk.replace(&path, vec![(file, contents)]).await,
+        // It may have been made just before a crash: only a sync of ours proves that it lasts.
+        Err(DiskError::AlreadyExists) => {}
+        Err(error) => return Err(error),
+    }
+    match disk.open(&join(&path, &file), OpenMode::Read).await {
+        Ok(file) => file.full_sync().await?,
+        Err(DiskError::NotFound) => {}
+        Err(error) => return Err(error),
+    }
+    disk.sync_dir(&path).await
 }
 
 /// [`Disk::look`] for a disk that has no better way.

@@ -26,7 +26,7 @@ use crate::disk::{Disk, DiskError, PathEntry};
 use crate::durability::{Durability, DurabilityCounters, Lane, SyncPerFile};
 use crate::ends::Ends;
 use crate::error::{AtPath, OpenError, StoreError};
-use crate::executor::Executor;
+use crate::executor::{Executor, TaskClass};
 use crate::files::{LogKey, OpenFiles};
 use crate::local::{Event, join_all};
 use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState, SealBackoff};
@@ -125,6 +125,8 @@ struct StoreInner<D: Disk, E: Executor> {
     prepared: RefCell<BTreeSet<TopicPartition>>,
     /// Logs that were opened, or tried: how the last stop left their files says nothing any more.
     tried: RefCell<BTreeSet<TopicPartition>>,
+    /// What logs promised that were released and are not open again: a stop is not clean without them.
+    unsettled: RefCell<BTreeMap<TopicPartition, StoreError>>,
     /// The newest entry of every log this shard answers for, open or not.
     entries: RefCell<BTreeMap<TopicPartition, CheckpointEntry>>,
     next_key: Cell<u64>,
@@ -183,6 +185,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             opening: RefCell::default(),
             prepared: RefCell::default(),
             tried: RefCell::default(),
+            unsettled: RefCell::default(),
             entries: RefCell::new(entries),
             next_key: Cell::new(0),
             sequence: Cell::new(options.sequence_base),
@@ -262,6 +265,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         }
         self.0.tried.borrow_mut().remove(log);
         self.0.prepared.borrow_mut().remove(log);
+        self.0.unsettled.borrow_mut().remove(log);
         if self.0.entries.borrow_mut().remove(log).is_some() {
             self.0.shared.changed.set(true);
         }
@@ -306,7 +310,9 @@ impl<D: Disk, E: Executor> Store<D, E> {
         inner.checkpointed_at.set(Some(now));
         let result = inner.write_checkpoint().await;
         writing.is_done = result.is_ok();
-        result
+        drop(writing);
+        inner.remove_superseded_later(result?);
+        Ok(())
     }
 
     /// [`Store::checkpoint`] into both copies: from here on the loss of either leaves one that knows all that this life found.
@@ -331,15 +337,11 @@ impl<D: Disk, E: Executor> Store<D, E> {
         self.checkpoint(now).await?;
         let mut unsettled = None;
         for log in logs {
-            if log.owes_sync() {
-                let (safe_end, durable) = (log.ends.get().safe_end(), log.ends.get().durable());
-                let log = log.identity.to_string();
-                unsettled = Some(StoreError::Unsettled { log, safe_end, durable });
-            }
+            unsettled = log.unsettled().or(unsettled);
             log.close().await;
             *log.listener.borrow_mut() = None;
         }
-        unsettled.map_or(Ok(()), Err)
+        unsettled.or_else(|| self.0.owed_by_released()).map_or(Ok(()), Err)
     }
 
     /// Every known stretch of damage.
@@ -487,7 +489,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             Found::Files(looked) => {
                 if entry.is_none() && place.has_metadata && !self.is_prepared(&log) {
                     // Made, perhaps just before a crash, and never opened: its name may not last, and records are going to.
-                    self.create(&place, &path, identity.topic_id).await?;
+                    self.make_lasting(&identity).await?;
                 }
                 let recovery = Recovery {
                     shared: &self.shared,
@@ -509,6 +511,8 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let unindexed = recovered.unindexed.clone();
         let inner = self.assemble(key, identity, path, options, fold, recovered);
         self.prepared.borrow_mut().remove(&log);
+        // Recovery has left nothing behind that is not lasting.
+        self.unsettled.borrow_mut().remove(&log);
         self.logs.borrow_mut().insert(log, inner.clone());
         self.shared.changed.set(true);
         inner.seal_if_due();
@@ -649,7 +653,8 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         })
     }
 
-    async fn write_checkpoint(&self) -> Result<(), StoreError> {
+    /// Returns the logs that have snapshots to remove now, and where recovery of each begins at the earliest.
+    async fn write_checkpoint(&self) -> Result<Vec<(Rc<LogInner<D, E>>, Offset)>, StoreError> {
         let sequence = self.sequence.get() + 1;
         self.sequence.set(sequence);
         self.shared.changed.set(false);
@@ -669,10 +674,25 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let file = CheckpointFile { sequence, entries };
         checkpoint::write(&self.shared.disk, &self.name, self.copy.get(), &file).await?;
         self.copy.set(self.copy.get().other());
-        for (log, entry) in noted {
-            log.checkpointed(&entry).await;
+        let left_behind = noted.into_iter().filter_map(|(log, entry)| {
+            let end = log.note_checkpointed(&entry)?;
+            Some((log, end))
+        });
+        Ok(left_behind.collect())
+    }
+
+    /// Removes snapshots that no copy of the checkpoint can ask for, in the background: the next checkpoint and whoever waits for
+    /// this one wait for no removal.
+    fn remove_superseded_later(&self, logs: Vec<(Rc<LogInner<D, E>>, Offset)>) {
+        if logs.is_empty() {
+            return;
         }
-        Ok(())
+        let remove = async move {
+            for (log, end) in logs {
+                log.remove_superseded(end).await;
+            }
+        };
+        self.shared.executor.spawn(TaskClass::Background, Box::pin(remove));
     }
 
     /// Takes an entry over, unless its log was deleted while its epochs were written.

@@ -12,6 +12,7 @@ use record::{BatchError, BatchHeader, Crc, Offset};
 use crate::disk::{BLOCK_BYTES, Disk, DiskFile, DiskResult};
 use crate::executor::Executor;
 use crate::small_file::{block_ceiling, block_floor};
+use crate::throttle::{ReadCost, Throttle};
 
 /// One read: large enough that the device streams, small enough that others get their turn.
 const WINDOW_BYTES: usize = 256 * 1024;
@@ -25,6 +26,11 @@ const MAGIC: u8 = 2;
 /// What one search for a batch may read and sum up, beyond twice the bytes that it passes: a second or less of a disk. Records
 /// whose bytes were made to look like batches could otherwise ask for the square of their number.
 const SEARCH_BYTES_MAX: u64 = 256 << 20;
+/// A search gives others their turn after so many places that looked like a batch, each worth some 50 ns.
+const CANDIDATES_STEP: u32 = 256;
+/// Reads of one segment that may fail before the rest of it is given up: a lost stretch of 256 KiB costs 65, and a dying disk
+/// takes seconds over each.
+const FAILED_READS_MAX: u64 = 256;
 /// No batch is larger: a request that brings one is refused above it.
 const BATCH_BYTES_MAX: usize = 1 << 30;
 
@@ -119,8 +125,11 @@ enum Source<D: Disk> {
 static NO_BLOCK: [u8; BLOCK_BYTES] = [0; BLOCK_BYTES];
 
 /// What could not be read, of a stream that goes on behind it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Passed {
+    /// Told of every read.
+    throttle: Rc<Throttle>,
+    failed_reads: u64,
     /// Whole blocks, ascending as they were met.
     unreadable: Vec<Range<u64>>,
     /// A read up to here failed: blocks before it are read one at a time, so that no good one is lost with a bad one.
@@ -140,6 +149,29 @@ impl Passed {
             _ => self.unreadable.push(start..end),
         }
     }
+
+    /// A read of the file; `None` where it failed and that is to be passed.
+    async fn read<F: DiskFile>(
+        &mut self,
+        file: &F,
+        position: u64,
+        bytes: usize,
+    ) -> DiskResult<Option<F::ReadBuffer>> {
+        match file.read_at_aligned(position, bytes).await {
+            Ok(read) => {
+                let read_bytes = read.len() as u64;
+                if read_bytes > 0 {
+                    self.throttle.spend(ReadCost { read_bytes, failed_reads: 0 }).await;
+                }
+                Ok(Some(read))
+            }
+            Err(error) => {
+                self.failed_reads += 1;
+                self.throttle.spend(ReadCost { read_bytes: 0, failed_reads: 1 }).await;
+                if self.failed_reads < FAILED_READS_MAX { Ok(None) } else { Err(error) }
+            }
+        }
+    }
 }
 
 /// Reads one segment file up to `limit`.
@@ -150,16 +182,32 @@ pub(crate) struct SegmentStream<D: Disk> {
     window: Option<(u64, D::ReadBuffer)>,
     bytes_read: u64,
     passed: Option<Passed>,
+    /// No hole begins before it, as far as was asked.
+    stored_until: u64,
 }
 
 impl<D: Disk> SegmentStream<D> {
     pub(crate) fn new(file: Rc<D::File>, limit: u64) -> Self {
-        Self { source: Source::File(file), limit, window: None, bytes_read: 0, passed: None }
+        Self {
+            source: Source::File(file),
+            limit,
+            window: None,
+            bytes_read: 0,
+            passed: None,
+            stored_until: 0,
+        }
     }
 
-    /// The same, and a block that cannot be read is zeros: no batch that has part of it is whole, and all others are.
-    pub(crate) fn passing_unreadable(file: Rc<D::File>, limit: u64) -> Self {
-        Self { passed: Some(Passed::default()), ..Self::new(file, limit) }
+    /// The same, and a block that cannot be read is zeros: no batch that has part of it is whole, and all others are. Every read
+    /// asks `throttle` for leave. Errors: [`FAILED_READS_MAX`] reads failed; the last one's.
+    pub(crate) fn passing_unreadable(
+        file: Rc<D::File>,
+        limit: u64,
+        throttle: Rc<Throttle>,
+    ) -> Self {
+        let passed =
+            Passed { throttle, failed_reads: 0, unreadable: Vec::new(), single_until: 0 };
+        Self { passed: Some(passed), ..Self::new(file, limit) }
     }
 
     /// The blocks that could not be read, so far.
@@ -172,7 +220,7 @@ impl<D: Disk> SegmentStream<D> {
         assert!(limit <= start + bytes.len() as u64);
         let bytes_read = bytes.len() as u64;
         let source = Source::Memory(start, bytes);
-        Self { source, limit, window: None, bytes_read, passed: None }
+        Self { source, limit, window: None, bytes_read, passed: None, stored_until: 0 }
     }
 
     /// Bytes read from the disk so far.
@@ -207,6 +255,31 @@ impl<D: Disk> SegmentStream<D> {
         match &self.window {
             Some((start, window)) => Ok(between(window, *start, position, self.limit)),
             None => Ok(between(&NO_BLOCK, block_floor(position), position, self.limit)),
+        }
+    }
+
+    /// `position`, or where stored bytes follow it if a hole lies there: a hole reads as zeros, for a question instead of a read
+    /// for each of its windows. A wrong answer could cost the copy of bytes past the end, or good ones behind damage; nothing
+    /// that was acknowledged lies behind zeros otherwise.
+    async fn past_hole(&mut self, position: u64) -> u64 {
+        let Source::File(file) = &self.source else { return position };
+        let in_window = self.window.as_ref().is_some_and(|(start, window)| {
+            *start <= position && position < start + window.len() as u64
+        });
+        if in_window || position < self.stored_until || position >= self.limit {
+            return position;
+        }
+        match file.next_stored(position).await {
+            Ok(None) => self.limit,
+            Ok(Some(stored)) => {
+                self.stored_until = stored.end;
+                stored.start.clamp(position, self.limit)
+            }
+            // Then it is read, and whatever is wrong shows there.
+            Err(_) => {
+                self.stored_until = self.limit;
+                position
+            }
         }
     }
 
@@ -314,6 +387,7 @@ impl<D: Disk> SegmentStream<D> {
     ) -> DiskResult<Option<u64>> {
         let mut at = from;
         loop {
+            at = self.past_hole(at).await;
             let bytes = self.bytes_at(at).await?;
             if bytes.is_empty() {
                 return Ok(None);
@@ -386,10 +460,13 @@ impl<D: Disk> SegmentStream<D> {
             ..SearchWork::default()
         };
         let mut at = from;
+        let mut candidates = 0_u32;
         loop {
             if work.summed_bytes + self.bytes_read - work.read_bytes_before > work.bytes_max {
                 return Ok(Search::GaveUp);
             }
+            // No batch has its version in a hole.
+            at = self.past_hole(at + MAGIC_POSITION).await - MAGIC_POSITION;
             let bytes = self.bytes_at(at + MAGIC_POSITION).await?;
             if bytes.is_empty() {
                 return Ok(Search::Nothing);
@@ -406,6 +483,10 @@ impl<D: Disk> SegmentStream<D> {
                 return Ok(Search::Batch(at, header));
             }
             at += 1;
+            candidates = candidates.wrapping_add(1);
+            if candidates.is_multiple_of(CANDIDATES_STEP) {
+                executor.yield_if_needed().await;
+            }
         }
     }
 
@@ -452,6 +533,7 @@ impl<D: Disk> SegmentStream<D> {
             return Ok(end == END_UNKNOWN || expected == end);
         }
         if let Some(next) = self.peek_header(next_position).await? {
+            // Its own bytes need not all be there: where a file lost its end, the header of what was torn is the last witness.
             return Ok(next.base_offset == expected
                 || self.has_wrong_base(next_position, &next, expected, end).await?);
         }
@@ -474,35 +556,40 @@ impl<D: Disk> SegmentStream<D> {
         let goes_on = Offset(expected.0.saturating_add(offsets));
         let behind = position + header.total_bytes() as u64;
         if behind >= self.limit {
-            return Ok(end != END_UNKNOWN && goes_on == end);
+            return Ok(behind == self.limit && end != END_UNKNOWN && goes_on == end);
         }
         let follower = self.peek_header(behind).await?;
         Ok(follower.is_some_and(|follower| follower.base_offset == goes_on))
     }
 
-    /// The header at a position that may be far from the window, which stays where it is.
+    /// The header at `position`, whether or not the file holds all of its batch.
+    async fn any_header_at(&mut self, position: u64) -> DiskResult<Option<BatchHeader>> {
+        let (head, filled) = self.head_at(position).await?;
+        Ok((filled == HEADER_BYTES).then(|| BatchHeader::parse(&head).ok()).flatten())
+    }
+
+    /// [`SegmentStream::any_header_at`] for a position that may be far from the window, which stays where it is.
     async fn peek_header(&mut self, position: u64) -> DiskResult<Option<BatchHeader>> {
         let inside = self.window.as_ref().is_some_and(|(start, window)| {
             *start <= position && position + HEADER_BYTES as u64 <= start + window.len() as u64
         });
         let Source::File(file) = &self.source else {
-            return Ok(self.header_at(position).await?.ok());
+            return self.any_header_at(position).await;
         };
         if inside || self.limit - position < HEADER_BYTES as u64 {
-            return Ok(self.header_at(position).await?.ok());
+            return self.any_header_at(position).await;
         }
         let start = block_floor(position);
-        let blocks = match file.read_at_aligned(start, 2 * BLOCK_BYTES).await {
-            Ok(blocks) => blocks,
-            Err(_) if self.passed.is_some() => return Ok(self.header_at(position).await?.ok()),
-            Err(error) => return Err(error),
+        let blocks = match &mut self.passed {
+            None => Some(file.read_at_aligned(start, 2 * BLOCK_BYTES).await?),
+            Some(passed) if passed.holds(start) => None,
+            Some(passed) => passed.read(&**file, start, 2 * BLOCK_BYTES).await?,
         };
+        let Some(blocks) = blocks else { return self.any_header_at(position).await };
         self.bytes_read += blocks.len() as u64;
         let from = usize::try_from(position - start).unwrap_or(usize::MAX);
         let head = blocks.get(from..from + HEADER_BYTES).unwrap_or_default();
-        let left = self.limit - position;
-        let header = BatchHeader::parse(head).ok();
-        Ok(header.filter(|header| header.total_bytes() as u64 <= left))
+        Ok(BatchHeader::parse(head).ok())
     }
 }
 
@@ -523,18 +610,16 @@ async fn read_window<D: Disk>(
         return Ok(None);
     }
     if start >= passed.single_until {
-        match file.read_at_aligned(start, wanted).await {
-            Ok(window) => return Ok(Some((start, window))),
-            Err(_) => passed.single_until = start + wanted as u64,
+        match passed.read(file, start, wanted).await? {
+            Some(window) => return Ok(Some((start, window))),
+            None => passed.single_until = start + wanted as u64,
         }
     }
-    match file.read_at_aligned(start, BLOCK_BYTES).await {
-        Ok(window) => Ok(Some((start, window))),
-        Err(_) => {
-            passed.add(start);
-            Ok(None)
-        }
+    let window = passed.read(file, start, BLOCK_BYTES).await?;
+    if window.is_none() {
+        passed.add(start);
     }
+    Ok(window.map(|window| (start, window)))
 }
 
 /// The part of `bytes`, which begin at `start`, from `position` to `limit`.

@@ -49,6 +49,7 @@ pub async fn run<D: Disk>(disk: &D) -> Vec<&'static str> {
         files_are_replaced_together,
         a_size_is_set_by_path,
         new_directories_come_with_their_file,
+        what_is_not_stored_reads_as_zeros,
     );
     passed
 }
@@ -424,8 +425,12 @@ async fn new_directories_come_with_their_file<D: Disk>(disk: &D, directory: &str
         file: "label".to_owned(),
         contents: contents.to_vec(),
     };
-    disk.create_dirs(directory, vec![new("a", b"first"), new("b", b"")]).await.expect("create");
-    disk.create_dirs(directory, vec![new("a", b"other"), new("c", b"third")]).await.expect("more");
+    let created = disk.create_dirs(directory, vec![new("a", b"first"), new("b", b"")]).await;
+    assert_eq!(created, [Ok(()), Ok(())]);
+    // One that cannot be made is in nobody's way.
+    let more = vec![new("a", b"other"), new("missing/d", b"no"), new("c", b"third")];
+    let created = disk.create_dirs(directory, more).await;
+    assert_eq!(created, [Ok(()), Err(DiskError::NotFound), Ok(())]);
     assert_eq!(names(&disk.list(directory).await.expect("list")), ["a", "b", "c"]);
     for (name, expected) in [("a", &b"first"[..]), ("b", b""), ("c", b"third")] {
         let inner = format!("{directory}/{name}");
@@ -434,5 +439,29 @@ async fn new_directories_come_with_their_file<D: Disk>(disk: &D, directory: &str
     }
     let missing = format!("{directory}/missing");
     let created = disk.create_dirs(&missing, vec![new("a", b"")]).await;
-    assert_eq!(created, Err(DiskError::NotFound));
+    assert_eq!(created, [Err(DiskError::NotFound)]);
+}
+
+async fn what_is_not_stored_reads_as_zeros<D: Disk>(disk: &D, directory: &str) {
+    let file = create(disk, &format!("{directory}/file")).await;
+    assert_eq!(file.next_stored(0).await, Ok(None), "an empty file");
+    let (far, end) = (512 * BLOCK, 1_024 * BLOCK);
+    file.write_rc_at(pattern(disk, BLOCK_BYTES, 1), 0).await.expect("write");
+    file.write_rc_at(pattern(disk, 2 * BLOCK_BYTES, 2), far).await.expect("write");
+    file.truncate(end).await.expect("extension");
+    file.full_sync().await.expect("sync");
+    for from in [0, 100, BLOCK, far - 1, far, far + 2 * BLOCK, end - 1] {
+        let stored = file.next_stored(from).await.expect("a healthy disk knows");
+        let stored = stored.unwrap_or(end..end);
+        assert!(stored.end > from, "{stored:?} from {from}");
+        // What is skipped holds nothing; what is not may hold anything.
+        let nonzero = [0..BLOCK, far..far + 2 * BLOCK];
+        let skipped = from..stored.start.max(from);
+        let is_skipped = |one: &std::ops::Range<u64>| {
+            one.start.max(skipped.start) < one.end.min(skipped.end)
+        };
+        assert!(!nonzero.iter().any(is_skipped), "{skipped:?} is passed by");
+    }
+    assert!(has_pattern(&read::<D>(&file, far, 2 * BLOCK_BYTES).await, 2), "no transfer moves");
+    assert_eq!(file.next_stored(end).await.map(|_| ()), Ok(()), "at the end");
 }

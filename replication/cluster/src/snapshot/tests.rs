@@ -206,6 +206,17 @@ fn a_later_version_is_called_that() {
     assert_eq!(refused.to_string(), "magic or version 3 unknown");
 }
 
+#[test]
+fn the_version_without_a_batch_is_told_from_damage() {
+    let image = image();
+    let bytes = image.encode_snapshot(7).unwrap();
+    let mut body = bytes[..bytes.len() - 4].to_vec();
+    body[5] = 1;
+    body.drain(16..20);
+    let refused = Image::decode_snapshot(&sealed(body)).unwrap_err();
+    assert_eq!(refused, MetadataSnapshotError::Earlier { next_offset: image.next_offset() });
+}
+
 proptest! {
     /// Whatever is right by its checksum and wrong otherwise makes no image that breaks a rule.
     #[test]

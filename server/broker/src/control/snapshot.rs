@@ -7,7 +7,9 @@
 
 use std::cell::Cell;
 
-use cluster::{Image, METADATA_SNAPSHOT_BYTES_MAX, MetadataSnapshot, SnapshotTooLarge};
+use cluster::{
+    Image, METADATA_SNAPSHOT_BYTES_MAX, MetadataSnapshot, MetadataSnapshotError, SnapshotTooLarge,
+};
 use commitlog::directory::{COORDINATOR_DIRECTORY, METADATA_SNAPSHOT_FILE};
 use commitlog::{Disk, StoreError, directory};
 use record::Offset;
@@ -91,21 +93,52 @@ impl Misfit {
     }
 }
 
-/// The image of the last snapshot; an empty one where there is none that can be used.
-pub(super) async fn load<D: Disk>(disk: &D, log: &impl MetadataLog) -> Result<Image, Misfit> {
+/// What there is of a snapshot.
+#[derive(Debug, Default)]
+pub(super) struct Loaded {
+    /// Its image; an empty one where there is none that can be used.
+    pub(super) image: Image,
+    /// Where one ends that an earlier version wrote. It was passed by: nothing says that it is a copy of this log, and one of
+    /// another log would bring back topics that are gone, and hide those that came since.
+    pub(super) passed_by: Option<Offset>,
+}
+
+/// What to say of records that cannot be replayed, after those before `reached`: a snapshot that was passed by may hold them.
+pub(super) fn refusal_of(
+    error: &MetadataLogError,
+    reached: Offset,
+    passed_by: Option<Offset>,
+) -> String {
+    match passed_by {
+        Some(next_offset) if reached < next_offset => format!(
+            "{error}; {COORDINATOR_DIRECTORY}/{METADATA_SNAPSHOT_FILE} holds all records before offset {next_offset}, but an \
+             earlier Corelog wrote it, in format version 1, which does not say of which log it is a copy: it is not \
+             believed, and nothing was changed; restore {COORDINATOR_DIRECTORY}/ from a copy, or start that earlier \
+             Corelog, which does believe it, and bring the records over through a client"
+        ),
+        _ => error.to_string(),
+    }
+}
+
+/// The last snapshot, where it can be used.
+pub(super) async fn load<D: Disk>(disk: &D, log: &impl MetadataLog) -> Result<Loaded, Misfit> {
     let bytes = match directory::read_metadata_snapshot(disk, METADATA_SNAPSHOT_BYTES_MAX).await {
-        Ok(None) => return Ok(Image::default()),
+        Ok(None) => return Ok(Loaded::default()),
         Ok(Some(bytes)) => bytes,
         Err(error) => {
             tracing::warn!(%error, "the metadata snapshot cannot be read: all records are replayed");
-            return Ok(Image::default());
+            return Ok(Loaded::default());
         }
     };
     match Image::decode_snapshot(&bytes) {
-        Ok(snapshot) => fitting(snapshot, log).await,
+        Ok(snapshot) => Ok(Loaded { image: fitting(snapshot, log).await?, passed_by: None }),
         Err(error) => {
-            tracing::warn!(%error, "the metadata snapshot is no good: all records are replayed");
-            Ok(Image::default())
+            let passed_by = match error {
+                MetadataSnapshotError::Earlier { next_offset } => Some(next_offset),
+                _ => None,
+            };
+            tracing::warn!(%error, "the metadata snapshot is not used: all records are replayed");
+            Ok(Loaded { passed_by, ..Loaded::default() })
         }
     }
 }

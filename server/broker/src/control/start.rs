@@ -303,11 +303,14 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         )));
     }
     let loaded = snapshot::load(&platform.disk(), &log).await;
-    let mut image = loaded.map_err(|misfit| StartRefusal::Data(misfit.refusal()))?;
+    let snapshot::Loaded { mut image, passed_by } =
+        loaded.map_err(|misfit| StartRefusal::Data(misfit.refusal()))?;
     let snapshot_at = image.next_offset();
     if snapshot_at == Offset::ZERO || !options.mutant.lacks(Rule::ReplayBehindSnapshot) {
         let replayed = replay(&log, &mut image).await;
-        replayed.map_err(|error| StartRefusal::Data(error.to_string()))?;
+        replayed.map_err(|error| {
+            StartRefusal::Data(snapshot::refusal_of(&error, image.next_offset(), passed_by))
+        })?;
     }
     Ok(Rc::new(Control {
         platform: platform.clone(),

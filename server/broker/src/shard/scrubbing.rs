@@ -2,12 +2,14 @@
 //!
 //! Owns the order and the rate: every sealed segment of the core once a pass, a few megabytes a second, in a queue that yields
 //! to all others. A start begins anywhere, since a node that is restarted often would otherwise never get to its last log. What
-//! is found is damage of the log as if a reader had met it; nothing is repaired and nothing is stopped.
+//! is found is damage of the log as if a reader had met it; nothing is repaired and nothing is stopped. A disk that refuses reads
+//! gets a pause after each, and its pass ends when many were refused: another one begins elsewhere, at its time.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use commitlog::{Pace, TaskClass};
+use commitlog::{Pace, ReadCost, TaskClass};
 use futures_lite::future::or;
 use record::{Offset, TopicPartition};
 
@@ -19,8 +21,24 @@ use crate::sync::contained;
 
 /// How often it is looked whether a pass is due.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// After a read that failed: the disk may have been busy with it for seconds, and others want it as well.
+const FAILED_READ_PAUSE: Duration = Duration::from_millis(500);
+/// A pass ends after so many: eight minutes of pauses.
+const FAILED_READS_A_PASS_MAX: u64 = 1_000;
 /// At most one line in this time about segments that cannot be read.
 pub(super) const SCRUB_LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// What one pass has met.
+#[derive(Debug, Default)]
+struct Pass {
+    failed_reads: Cell<u64>,
+}
+
+impl Pass {
+    fn is_given_up(&self) -> bool {
+        self.failed_reads.get() >= FAILED_READS_A_PASS_MAX
+    }
+}
 
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Scrubs pass after pass until the core stops.
@@ -47,24 +65,30 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         let mut order: Vec<TopicPartition> = self.partitions.borrow().keys().copied().collect();
         let first = self.any_below(order.len());
         order.rotate_left(first);
+        let pass = Rc::new(Pass::default());
         for partition in order {
-            let scrubbing = Rc::clone(&self);
-            let scrub = async move { scrubbing.scrub_one(partition).await };
+            let (scrubbing, pass_of_one) = (Rc::clone(&self), Rc::clone(&pass));
+            let scrub = async move { scrubbing.scrub_one(partition, &pass_of_one).await };
             // Contained: a bug met in one log must not end the scrubbing of all.
             contained(&self.platform, TaskClass::Background, scrub).await;
             if self.stopping.is_raised() {
+                return;
+            }
+            if pass.is_given_up() {
+                let failed_reads = pass.failed_reads.get();
+                tracing::warn!(failed_reads, "the disk refuses reads: this pass of the scrubber is given up");
                 return;
             }
         }
         self.metrics.scrub_passes.increment();
     }
 
-    async fn scrub_one(&self, partition: TopicPartition) {
+    async fn scrub_one(&self, partition: TopicPartition, pass: &Pass) {
         let driver = self.partitions.borrow().get(&partition).cloned();
         let Some(driver) = driver else { return };
         let mut from = Offset::ZERO;
         while let Some(base) = driver.log().sealed_from(from) {
-            let scrubbed = driver.log().scrub(base, async |bytes| self.pace(bytes).await).await;
+            let scrubbed = driver.log().scrub(base, async |cost| self.pace(cost, pass).await).await;
             if !matches!(scrubbed, Ok(0)) {
                 self.metrics.scrub_failures.increment();
             }
@@ -83,20 +107,24 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
                     self.pause(LOOK_INTERVAL).await;
                 }
             }
-            if self.stopping.is_raised() || !self.is_led(&driver) {
+            if self.stopping.is_raised() || pass.is_given_up() || !self.is_led(&driver) {
                 return;
             }
             from = Offset(base.0.saturating_add(1));
         }
     }
 
-    /// Waits for as long as reading `bytes` may take.
-    async fn pace(&self, bytes: u64) -> Pace {
-        self.metrics.scrubbed_bytes.add(bytes);
+    /// Waits for as long as a read may take.
+    async fn pace(&self, cost: ReadCost, pass: &Pass) -> Pace {
+        let ReadCost { read_bytes, failed_reads } = cost;
+        self.metrics.scrubbed_bytes.add(read_bytes);
+        pass.failed_reads.set(pass.failed_reads.get().saturating_add(failed_reads));
         let rate = self.state.config.scrub_bytes_per_second.max(1);
-        let micros = bytes.saturating_mul(1_000_000) / rate;
-        self.pause(Duration::from_micros(micros)).await;
-        if self.stopping.is_raised() { Pace::Stop } else { Pace::GoOn }
+        let micros = read_bytes.saturating_mul(1_000_000) / rate;
+        let for_failed = FAILED_READ_PAUSE.saturating_mul(u32::try_from(failed_reads).unwrap_or(1));
+        self.pause(Duration::from_micros(micros).saturating_add(for_failed)).await;
+        let ends = self.stopping.is_raised() || pass.is_given_up();
+        if ends { Pace::Stop } else { Pace::GoOn }
     }
 
     async fn pause(&self, duration: Duration) {

@@ -226,3 +226,19 @@ fn many_polls_of_a_waiting_task_do_not_exhaust_its_wakers() {
         assert_eq!(read.await.unwrap().len(), 4096);
     });
 }
+
+#[test]
+fn a_hole_is_known_without_reading_it() {
+    with_disk(|disk| async move {
+        let file = disk.open("a", OpenMode::CreateNew).await.unwrap();
+        file.truncate(1 << 40).await.unwrap();
+        assert_eq!(file.next_stored(4096).await, Ok(None));
+        file.write_rc_at(filled(&disk, 8192, 1), 1 << 39).await.unwrap();
+        let stored = file.next_stored(4096).await.unwrap().unwrap();
+        // As finely as the file system keeps account.
+        assert!(stored.start <= 1 << 39 && stored.end >= (1 << 39) + 8192, "{stored:?}");
+        assert!(stored.end - stored.start < 1 << 24, "{stored:?}");
+        assert_eq!(file.next_stored(stored.end).await, Ok(None));
+        assert_eq!(file.next_stored(1 << 41).await, Ok(None), "past the end");
+    });
+}

@@ -10,7 +10,7 @@ use record::{Offset, PartitionIndex, TopicId};
 
 use crate::disk::{Disk, DiskResult, OpenMode};
 use crate::executor::Executor;
-use crate::log::LogInner;
+use crate::log::{LogInner, LogState};
 use crate::mutant::Rule;
 use crate::stream::SegmentStream;
 use crate::walk::{DamagedStretch, SegmentWalk};
@@ -59,8 +59,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     pub(crate) fn damage(&self) -> Vec<DamageReport> {
         let state = self.state.borrow();
         state
-            .damage
-            .iter()
+            .damage_from(self.ends.get().log_start())
             .map(|damage| DamageReport {
                 topic: self.identity.topic.clone(),
                 topic_id: self.identity.topic_id,
@@ -90,22 +89,24 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         state.damage.iter().find(holds).map(|damage| damage.offsets.clone())
     }
 
+    /// Remembers damage, and says it where anybody can ask for its offsets.
     pub(crate) fn note_damage(&self, damage: Damage) {
-        if self.shared.mutant.lacks(Rule::DamageNotListed)
-            || damage.is_below(self.ends.get().log_start())
-        {
+        if self.shared.mutant.lacks(Rule::DamageNotListed) {
             return;
         }
+        let log_start = self.ends.get().log_start();
         let mut state = self.state.borrow_mut();
-        if state.damage.contains(&damage) || state.damage.len() >= DAMAGE_MAX {
+        if state.damage.contains(&damage) || !state.has_room_for(&damage, log_start) {
             return;
         }
-        tracing::error!(
-            log = %self.identity, segment = %damage.segment,
-            from = damage.positions.start, to = damage.positions.end,
-            first_offset = %damage.offsets.start, end_offset = %damage.offsets.end,
-            "record bytes are damaged on disk; reads of these offsets are refused"
-        );
+        if !damage.is_below(log_start) {
+            tracing::error!(
+                log = %self.identity, segment = %damage.segment,
+                from = damage.positions.start, to = damage.positions.end,
+                first_offset = %damage.offsets.start, end_offset = %damage.offsets.end,
+                "record bytes are damaged on disk; reads of these offsets are refused"
+            );
+        }
         state.damage.push(damage);
     }
 
@@ -122,6 +123,25 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let mut walk = SegmentWalk::new(stream, position, expected, Some(readable.end));
         let found = walk.next_damage(&self.shared.executor).await?;
         Ok(Damage::of(readable.base, found))
+    }
+}
+
+impl<D: Disk> LogState<D> {
+    /// Known damage that somebody can still ask for.
+    pub(crate) fn damage_from(&self, log_start: Offset) -> impl Iterator<Item = &Damage> {
+        self.damage.iter().filter(move |damage| !damage.is_below(log_start))
+    }
+
+    /// Makes room for one more; what nobody can ask for gives way to what somebody can.
+    fn has_room_for(&mut self, damage: &Damage, log_start: Offset) -> bool {
+        if self.damage.len() < DAMAGE_MAX {
+            return true;
+        }
+        if damage.is_below(log_start) {
+            return false;
+        }
+        let passed_by = self.damage.iter().position(|known| known.is_below(log_start));
+        passed_by.map(|at| self.damage.remove(at)).is_some()
     }
 }
 

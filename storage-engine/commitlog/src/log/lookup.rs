@@ -275,12 +275,12 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Ok(builder)
     }
 
-    /// Puts a rebuilt index of a sealed segment back on disk; if that fails, the next start builds it again.
+    /// Puts a rebuilt index of a sealed segment back on disk; if that fails, the next start builds it again. A log that closes
+    /// meanwhile waits for it: the scan behind an index is worth more than the wait for two small files.
     fn write_index_later(&self, base: Offset, held: Rc<HeldIndex>) {
-        let Some(inner) = self.this.upgrade() else { return };
+        let Some(inner) = self.busy_task() else { return };
         let write = async move {
-            let _busy = inner.busy();
-            let is_gone = || inner.is_closed() || inner.state.borrow().segment(base).is_none();
+            let is_gone = || inner.state.borrow().segment(base).is_none();
             if is_gone() {
                 return;
             }

@@ -125,7 +125,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let lies_within = |damage: &Damage| {
             damage.offsets.start < candidate.end && candidate.base < damage.offsets.end
         };
-        state.damage.iter().any(lies_within)
+        state.damage_from(self.ends.get().log_start()).any(lies_within)
     }
 
     /// The largest timestamp of a segment; when it was opened, where none of its records has one.

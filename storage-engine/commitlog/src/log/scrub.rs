@@ -1,10 +1,13 @@
 //! Reading sealed segments again, so that rot is found while there is still a copy to repair it from.
 //!
 //! Owns the walk over one segment. It judges as every reader does, notes what it finds as damage of the log, and changes
-//! nothing; it goes round the caches, so that what consumers use stays in them. How fast it goes is its caller's to say.
+//! nothing; it goes round the caches, so that what consumers use stays in them. How fast it goes is its caller's to say, after
+//! each read: a search for where good batches go on may read a segment twice. A disk that gives next to nothing ends it.
 
 use std::ops::Range;
+use std::rc::Rc;
 
+use futures_lite::future::or;
 use record::Offset;
 
 use crate::disk::{Disk, DiskResult, OpenMode};
@@ -14,6 +17,7 @@ use crate::log::damage::Damage;
 use crate::log::{Log, LogInner};
 use crate::mutant::Rule;
 use crate::stream::SegmentStream;
+use crate::throttle::{ReadCost, Throttle};
 use crate::walk::{SegmentWalk, Stretch};
 
 /// Whether a scrub goes on.
@@ -34,13 +38,17 @@ impl<D: Disk, E: Executor> Log<D, E> {
         found.map(|segment| segment.base)
     }
 
-    /// Reads the sealed segment that starts at `base` from front to back and checks every batch. `pace` is told how many bytes
-    /// were read since it was asked last. A segment that retention takes meanwhile is read to its end and nothing noted of it.
+    /// Reads the sealed segment that starts at `base` from front to back and checks every batch. `pace` is told of every read,
+    /// and no other is begun before it returns. A segment that retention takes meanwhile is read to its end and nothing noted of it.
     /// Returns how many bytes the disk did not give: what lies behind them is checked all the same, and they are no damage yet,
     /// since the next read may bring them.
     ///
-    /// Errors   the file cannot be opened.
-    pub async fn scrub(&self, base: Offset, pace: impl AsyncFn(u64) -> Pace) -> DiskResult<u64> {
+    /// Errors   the file cannot be opened, or so many of its reads fail that the rest is not tried.
+    pub async fn scrub(
+        &self,
+        base: Offset,
+        pace: impl AsyncFn(ReadCost) -> Pace,
+    ) -> DiskResult<u64> {
         let inner = &self.0;
         let Some((bytes, end)) = inner.sealed(base) else { return Ok(0) };
         let file = {
@@ -49,32 +57,31 @@ impl<D: Disk, E: Executor> Log<D, E> {
             let opened = inner.shared.files.get(&inner.directory, key, OpenMode::Read).await;
             opened.inspect_err(|_| count(&inner.shared.counters.io_errors, 1))?
         };
-        let stream = SegmentStream::<D>::passing_unreadable(file, bytes);
+        let throttle = Rc::new(Throttle::default());
+        let stream = SegmentStream::<D>::passing_unreadable(file, bytes, Rc::clone(&throttle));
         let mut walk = SegmentWalk::new(stream, 0, base, Some(end));
-        let mut told = 0;
-        loop {
-            let stretch = walk.next(&inner.shared.executor).await?;
-            let read = walk.bytes_read();
-            if read > told && pace(read - told).await == Pace::Stop {
-                break;
+        let walked = or(inner.scrub_all(base, &mut walk), async {
+            while pace(throttle.owed().await).await == Pace::GoOn {
+                throttle.settle();
             }
-            told = read;
-            match stretch {
-                Some(Stretch::Damage { damage, .. }) => {
-                    let is_unread = overlaps(walk.stream().unreadable(), &damage.positions);
-                    inner.note_scrubbed(Damage::of(base, damage), is_unread);
-                }
-                Some(Stretch::Batch { .. } | Stretch::ZeroTail { .. }) => {}
-                None => {
-                    inner.note_early_end(base, bytes, walk.expected()..end);
-                    break;
-                }
-            }
-        }
+            Ok(Walked::NotToTheEnd)
+        });
+        let walked = walked.await;
         let unreadable = walk.stream().unreadable();
         count(&inner.shared.counters.io_errors, unreadable.len() as u64);
-        Ok(unreadable.iter().map(|range| range.end - range.start).sum())
+        let unreadable_bytes = unreadable.iter().map(|range| range.end - range.start).sum();
+        if walked? == Walked::ToTheEnd {
+            inner.note_early_end(base, bytes, walk.expected()..end);
+        }
+        Ok(unreadable_bytes)
     }
+}
+
+/// How far a scrub came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Walked {
+    ToTheEnd,
+    NotToTheEnd,
 }
 
 /// Whether one of these stretches has part of that one.
@@ -88,6 +95,17 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let state = self.state.borrow();
         let segment = state.segment(base).filter(|segment| segment.is_sealed)?;
         (!self.is_closed()).then_some((segment.bytes, segment.end))
+    }
+
+    /// Walks to the end, as fast as it is let.
+    async fn scrub_all(&self, base: Offset, walk: &mut SegmentWalk<D>) -> DiskResult<Walked> {
+        while let Some(stretch) = walk.next(&self.shared.executor).await? {
+            if let Stretch::Damage { damage, .. } = stretch {
+                let is_unread = overlaps(walk.stream().unreadable(), &damage.positions);
+                self.note_scrubbed(Damage::of(base, damage), is_unread);
+            }
+        }
+        Ok(Walked::ToTheEnd)
     }
 
     /// What a scrub came across in a segment that may be gone by now.

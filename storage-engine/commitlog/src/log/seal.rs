@@ -269,32 +269,33 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         bytes == 0 && state.snapshot_at.is_none()
     }
 
-    /// A checkpoint was written that says so: notes it, and lets go of the snapshots that neither copy can ask for any more.
-    pub(crate) async fn checkpointed(&self, entry: &CheckpointEntry) {
+    /// A checkpoint was written that says so. Returns where recovery begins at the earliest, whichever copy it finds, if a
+    /// snapshot is to go that nobody can ask for any more.
+    pub(crate) fn note_checkpointed(&self, entry: &CheckpointEntry) -> Option<Offset> {
         self.checkpointed_high_watermark.set(entry.high_watermark);
         self.checkpointed_log_start.set(entry.log_start);
         self.checkpointed_segment.set(entry.segment);
         let other = self.checkpointed_end.replace(entry.end);
-        self.remove_superseded(other.min(entry.end)).await;
+        let end = other.min(entry.end);
+        self.state.borrow().superseded.iter().any(|(_, by)| *by <= end).then_some(end)
     }
 
     /// Removes the snapshots within segments that have a newer one at or below `end`, where recovery begins at the earliest.
-    async fn remove_superseded(&self, end: Offset) {
-        // Most often there is none, and this runs for every log at every checkpoint: nobody is held up or woken then.
-        let superseded = {
-            let mut state = self.state.borrow_mut();
-            if self.is_closed() || state.superseded.is_empty() {
-                return;
-            }
-            let (gone, kept) = state.superseded.drain(..).partition(|(_, by)| *by <= end);
-            state.superseded = kept;
-            let gone: Vec<(Offset, Offset)> = gone;
-            gone
-        };
-        if superseded.is_empty() {
+    ///
+    /// Order   after both copies of the checkpoint say so. Nothing waits for it: a log that closes first leaves them to a later
+    ///         life.
+    pub(crate) async fn remove_superseded(&self, end: Offset) {
+        // Not after an await: a log that is closed may have another in its place.
+        if self.is_closed() {
             return;
         }
         let _busy = self.busy();
+        let superseded: Vec<(Offset, Offset)> = {
+            let mut state = self.state.borrow_mut();
+            let (gone, kept) = state.superseded.drain(..).partition(|(_, by)| *by <= end);
+            state.superseded = kept;
+            gone
+        };
         for (at, _) in superseded {
             // At a segment's base it is its segment's, and goes with it.
             if self.state.borrow().segment(at).is_some() {

@@ -2,7 +2,9 @@
 //!
 //! Owns the look-up of the first record at or after a timestamp, exact inside a compressed batch, and of the first record
 //! with the largest timestamp. A time index only says where not to look, and only after its entry was seen in its batch;
-//! the answer comes from records. Damage on the way is passed over: it was reported when it was found.
+//! the answer comes from records. Damage on the way is passed over: it was reported when it was found. Whoever looks into a
+//! batch or waits for a turn holds no extent of the read cache meanwhile: slow look-ups would otherwise keep memory that the
+//! cache counts as free.
 
 use std::rc::Rc;
 
@@ -29,6 +31,8 @@ const STRETCH_BYTES: u64 = 1 << 20;
 const RECORDS_BYTES_MAX: usize = DECOMPRESSED_BYTES_MAX as usize;
 /// Work between two polite pauses.
 const STEP_NS: u32 = 20_000;
+/// Batches remembered of a stretch that may hold the record: most often the first one does.
+const CANDIDATES_MAX: usize = 64;
 /// Bytes copied between two polite pauses.
 const STEP_BYTES: usize = 64 * 1024;
 
@@ -212,19 +216,44 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     ) -> Result<Option<TimestampedOffset>, ReadError> {
         let begin = self.not_before(readable, target).await?.max(bounds.log_start);
         let mut offset = begin.max(readable.base);
-        while let Some(stretch) = self.stretch(readable, offset, bounds.end).await? {
-            for (position, header) in &stretch.headers {
-                if header.max_timestamp < target || header.last_offset() < bounds.log_start {
-                    continue;
-                }
-                let time = WantedTime::AtLeast(target);
-                let wanted = Wanted { time, offset_min: bounds.log_start };
-                let found = self.find_record(&stretch.extent, *position, header, wanted).await?;
+        let time = WantedTime::AtLeast(target);
+        let wanted = Wanted { time, offset_min: bounds.log_start };
+        let may_hold = |header: &BatchHeader| {
+            header.max_timestamp >= target && header.last_offset() >= bounds.log_start
+        };
+        while let Some(some) = self.candidates(readable, offset, bounds.end, may_hold).await? {
+            for batch in &some.batches {
+                let found = self.find_record(readable, batch, wanted).await?;
                 if found.is_some() {
                     return Ok(found);
                 }
             }
-            offset = stretch.extent.next_offset;
+            offset = some.next_offset;
+        }
+        Ok(None)
+    }
+
+    /// Batches that `may_hold` what is looked for, some at a time, from the one that holds `offset` on; `None` at `end` or the
+    /// segment's.
+    async fn candidates(
+        &self,
+        readable: Readable,
+        offset: Offset,
+        end: Offset,
+        may_hold: impl Fn(&BatchHeader) -> bool,
+    ) -> Result<Option<Candidates>, ReadError> {
+        let mut offset = offset;
+        while let Some(stretch) = self.stretch(readable, offset, end).await? {
+            let batches = stretch.headers.iter().filter(|(_, header)| may_hold(header));
+            let batches: Vec<_> = batches.take(CANDIDATES_MAX).copied().collect();
+            let next_offset = match batches.last() {
+                Some((_, last)) if batches.len() == CANDIDATES_MAX => last.next_offset(),
+                _ => stretch.extent.next_offset,
+            };
+            if !batches.is_empty() {
+                return Ok(Some(Candidates { batches, next_offset }));
+            }
+            offset = next_offset;
         }
         Ok(None)
     }
@@ -282,21 +311,14 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             }
             Some(_) => {}
         }
-        let mut max: Option<MaxTimestamp> = None;
+        let mut max = self.max_across_start(readable, bounds).await?;
         let mut offset = readable.base.max(bounds.log_start);
         while let Some(stretch) = self.stretch(readable, offset, bounds.end).await? {
-            for (position, header) in &stretch.headers {
+            for (_, header) in &stretch.headers {
+                let (timestamp, last_offset) = (header.max_timestamp, header.last_offset());
                 let known = max.map_or(Timestamp::NONE, |max| max.timestamp);
-                if header.max_timestamp <= known || header.last_offset() >= bounds.end {
-                    continue;
-                }
-                let last_offset = header.last_offset();
-                if header.base_offset >= bounds.log_start {
-                    max = Some(MaxTimestamp { timestamp: header.max_timestamp, last_offset });
-                    continue;
-                }
-                let largest = self.largest_from(&stretch.extent, *position, header, bounds).await?;
-                if let Some(timestamp) = largest.filter(|timestamp| *timestamp > known) {
+                let is_within = header.base_offset >= bounds.log_start && last_offset < bounds.end;
+                if is_within && timestamp > known {
                     max = Some(MaxTimestamp { timestamp, last_offset });
                 }
             }
@@ -305,22 +327,44 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Ok(max)
     }
 
+    /// The same of the one batch that may lie across the log start.
+    async fn max_across_start(
+        &self,
+        readable: Readable,
+        bounds: Bounds,
+    ) -> Result<Option<MaxTimestamp>, ReadError> {
+        if bounds.log_start <= readable.base {
+            return Ok(None);
+        }
+        let lies_across = |header: &BatchHeader| {
+            header.base_offset < bounds.log_start && header.last_offset() < bounds.end
+        };
+        let Some(stretch) = self.stretch(readable, bounds.log_start, bounds.end).await? else {
+            return Ok(None);
+        };
+        let first = stretch.headers.first().copied();
+        drop(stretch);
+        let Some(batch) = first.filter(|(_, header)| lies_across(header)) else { return Ok(None) };
+        let largest = self.largest_from(readable, &batch, bounds).await?;
+        let last_offset = batch.1.last_offset();
+        Ok(largest.map(|timestamp| MaxTimestamp { timestamp, last_offset }))
+    }
+
     /// The largest timestamp of the records of a batch that are not below the log start. By halves: one pass a bit, whatever
     /// order the records are in.
     async fn largest_from(
         &self,
-        extent: &Extent<D>,
-        position: u64,
-        header: &BatchHeader,
+        readable: Readable,
+        batch: &Batch,
         bounds: Bounds,
     ) -> Result<Option<Timestamp>, ReadError> {
-        let (mut low, mut high) = (0, header.max_timestamp.0);
+        let (mut low, mut high) = (0, batch.1.max_timestamp.0);
         let mut largest = None;
         while low <= high {
             let middle = low + (high - low) / 2;
             let time = WantedTime::AtLeast(Timestamp(middle));
             let wanted = Wanted { time, offset_min: bounds.log_start };
-            match self.find_record(extent, position, header, wanted).await? {
+            match self.find_record(readable, batch, wanted).await? {
                 Some(found) => {
                     largest = Some(found.timestamp);
                     low = found.timestamp.0.max(middle) + 1;
@@ -342,24 +386,23 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             return Ok(None);
         };
         let holds = |header: &BatchHeader| header.last_offset() == max.last_offset;
-        let Some((position, header)) = stretch.headers.iter().find(|(_, header)| holds(header))
-        else {
-            return Ok(None);
-        };
+        let batch = stretch.headers.iter().find(|(_, header)| holds(header)).copied();
+        drop(stretch);
+        let Some(batch) = batch else { return Ok(None) };
         let time = WantedTime::Exactly(max.timestamp);
         let wanted = Wanted { time, offset_min: bounds.log_start };
-        self.find_record(&stretch.extent, *position, header, wanted).await
+        self.find_record(readable, &batch, wanted).await
     }
 
     /// The first record of a batch that is wanted. Gives way to others as it goes: a few bytes may expand to a thousand times
     /// as many.
     async fn find_record(
         &self,
-        extent: &Extent<D>,
-        position: u64,
-        header: &BatchHeader,
+        readable: Readable,
+        batch: &Batch,
         wanted: Wanted,
     ) -> Result<Option<TimestampedOffset>, ReadError> {
+        let (_, header) = batch;
         let range = header.base_offset..header.next_offset();
         let refused = |error| match error {
             FindError::OutputBound { output_bytes_max } => {
@@ -373,15 +416,15 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         };
         let executor = &self.shared.executor;
         let mut workspace = Workspace::new();
-        let records = self.records_of(extent, position, header).await;
+        let records = self.records_of(readable, batch).await?;
         let mut found = find(executor, header, &records, wanted, &mut workspace).await;
         if matches!(found, Err(FindError::LargeWindow)) {
-            // Whoever waits holds nothing: the records are copied again when it is their turn.
+            // Whoever waits holds nothing: the records are read again when it is their turn.
             drop(records);
             workspace.shed();
             let _turn = LargeWindow::begin(&self.shared).await;
             workspace.allow(Windows::Large);
-            let records = self.records_of(extent, position, header).await;
+            let records = self.records_of(readable, batch).await?;
             found = find(executor, header, &records, wanted, &mut workspace).await;
         }
         let leader_epoch = header.partition_leader_epoch;
@@ -393,7 +436,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     }
 
     /// A copy of what follows a batch's header, in one piece.
-    async fn records_of(&self, extent: &Extent<D>, position: u64, header: &BatchHeader) -> Vec<u8> {
+    async fn records_of(&self, readable: Readable, batch: &Batch) -> Result<Vec<u8>, ReadError> {
+        let (position, header) = batch;
+        let extent = self.extent_for(readable, header.base_offset, STRETCH_BYTES).await?;
+        if !(extent.position..extent.end_position).contains(position) {
+            // An extent holds whole batches, and a batch stays where it is: one of the two is not what it was taken for.
+            return Err(ReadError::Damaged { range: header.base_offset..header.next_offset() });
+        }
         let from = position - extent.position + HEADER_BYTES as u64;
         let bytes = header.total_bytes() - HEADER_BYTES;
         let mut records = Vec::with_capacity(bytes);
@@ -403,7 +452,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 self.shared.executor.yield_if_needed().await;
             }
         }
-        records
+        Ok(records)
     }
 
     /// Checked batches from the one that holds `offset` on; `None` at `end` or the segment's.
@@ -466,13 +515,22 @@ impl<D: Disk, E: Executor> Drop for LargeWindow<'_, D, E> {
     }
 }
 
+/// Where a batch lies, and its header.
+type Batch = (u64, BatchHeader);
+
 /// Some batches, and their headers by position.
 struct Stretch<D: Disk> {
     extent: Rc<Extent<D>>,
-    headers: Vec<(u64, BatchHeader)>,
+    headers: Vec<Batch>,
 }
 
-fn headers_of<D: Disk>(extent: &Extent<D>, from: Offset, end: Offset) -> Vec<(u64, BatchHeader)> {
+/// Batches to look into, and where to go on behind them.
+struct Candidates {
+    batches: Vec<Batch>,
+    next_offset: Offset,
+}
+
+fn headers_of<D: Disk>(extent: &Extent<D>, from: Offset, end: Offset) -> Vec<Batch> {
     let mut headers = Vec::new();
     let mut position = extent.position;
     while position < extent.end_position {

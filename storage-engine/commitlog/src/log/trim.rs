@@ -18,7 +18,7 @@ use crate::disk::{Disk, DiskError, DiskFile, OpenMode};
 use crate::error::{AtPath, IoStage, LogFailure, StoreError, TrimError};
 use crate::executor::{Executor, abort_on_panic};
 use crate::files::{Suffix, segment_name};
-use crate::log::{Log, LogInner, LogState, Segment};
+use crate::log::{Damage, Log, LogInner, LogState, Segment};
 use crate::mutant::Rule;
 use crate::small_file;
 
@@ -76,7 +76,6 @@ impl<D: Disk, E: Executor> Log<D, E> {
         }
         abort_on_panic(|| ends.start_at(offset));
         inner.ends.set(ends);
-        inner.state.borrow_mut().damage.retain(|damage| !damage.is_below(offset));
         inner.shared.changed.set(true);
         inner.tell_progress();
         Ok(offset)
@@ -257,6 +256,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         reasons: &BTreeMap<Offset, RemovalReason>,
     ) -> Vec<RemovedSegment> {
         let mut removed = Vec::with_capacity(segments.len());
+        self.forget_damage_of(&segments);
         for segment in segments {
             self.shared.forget_segment(self.segment_key(segment.base));
             let reason = reasons.get(&segment.base).copied().unwrap_or(RemovalReason::LogStart);
@@ -279,6 +279,14 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             tracing::warn!(log = %self.identity, %error, "removed segments may be there again after a crash");
         }
         removed
+    }
+
+    /// Nobody passes damage of a segment that is gone.
+    fn forget_damage_of(&self, segments: &[Segment]) {
+        let log_start = self.ends.get().log_start();
+        let is_gone = |damage: &Damage| segments.iter().any(|one| one.base == damage.segment);
+        let mut state = self.state.borrow_mut();
+        state.damage.retain(|damage| !(damage.is_below(log_start) && is_gone(damage)));
     }
 
     /// Removes what an earlier life left below the log start. Order: as [`LogInner::remove_files`], before it syncs.

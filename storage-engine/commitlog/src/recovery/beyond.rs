@@ -21,6 +21,14 @@ use crate::recovery::{Cut, CutReason, Listing, LogFile, Plan, Recovery, Recovery
 use crate::small_file::{self, block_floor};
 use crate::stream::{FoundBatch, SegmentStream};
 
+/// What follows the last batches of the segments that were scanned.
+pub(super) struct Tails {
+    /// Why the log ends where it does; `None` at the end of the last file.
+    pub(super) reason: Option<CutReason>,
+    /// Bases of segments whose last batch only zeros follow: that was read once, and a file may be long.
+    pub(super) zeros: Vec<Offset>,
+}
+
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     /// Cuts each scanned segment after its last batch, sets aside what follows the last, and makes the rest lasting.
     pub(super) async fn settle(
@@ -28,10 +36,10 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         listing: &Listing,
         plan: &Plan,
         segments: &[Segment],
-        reason: Option<CutReason>,
+        tails: &Tails,
         report: &mut RecoveryReport,
     ) -> Result<(), OpenError> {
-        if let (Some(reason), Some(last)) = (reason, segments.last()) {
+        if let (Some(reason), Some(last)) = (tails.reason, segments.last()) {
             report.cut = Some(Cut { segment: last.base, position: last.bytes, reason });
         }
         let mut names_last = true;
@@ -39,7 +47,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             match segments.iter().find(|segment| segment.base == log.base) {
                 Some(segment) => {
                     names_last &= self.entry.is_some_and(|entry| names(&entry, log.base));
-                    self.cut(*log, segment, report).await?;
+                    self.cut(*log, segment, tails, report).await?;
                 }
                 None => {
                     names_last = false;
@@ -57,6 +65,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         &self,
         log: LogFile,
         kept: &Segment,
+        tails: &Tails,
         report: &mut RecoveryReport,
     ) -> Result<(), OpenError> {
         let path = self.log_path(log.base);
@@ -64,22 +73,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let mut are_zeros = true;
         if log.bytes > kept.bytes && !self.shared.mutant.lacks(Rule::AppendAfterGap) {
             bytes = kept.bytes;
-            let mut stream = self.stream(log.base, kept.bytes, log.bytes).await?;
-            let executor = &self.shared.executor;
-            let rest = stream.find(executor, kept.bytes).await.at(&path)?;
-            // The bad batch itself may be whole and only out of order.
-            are_zeros = rest == FoundBatch::ZeroTail;
-            if !are_zeros && stream.may_hold_batch(executor, kept.bytes).await.at(&path)? {
-                let file = self.open_segment(log.base, OpenMode::Read).await?;
-                let name = self.copy_aside(&file, log, kept.bytes).await?;
-                report.strays.push(name);
-            }
+            are_zeros = tails.zeros.contains(&log.base);
             if !are_zeros {
-                tracing::warn!(
-                    log = %self.identity, segment = %log.base, position = kept.bytes,
-                    dropped_bytes = log.bytes - kept.bytes, end = %kept.end,
-                    "segment cut after its last good batch"
-                );
+                self.keep_tail(log, kept, report).await?;
             }
         }
         let lasting = self.lasting(log, kept, are_zeros);
@@ -90,6 +86,29 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         // which would otherwise land on what is appended now. Where there is nothing to cut, the kernel is relied upon to end
         // those writes before it closes the descriptor that holds the lock of the directory.
         self.shared.disk.set_size(&path, bytes, lasting).await.at(&path)?;
+        Ok(())
+    }
+
+    /// Keeps what is cut off a segment, if a batch may be in it.
+    async fn keep_tail(
+        &self,
+        log: LogFile,
+        kept: &Segment,
+        report: &mut RecoveryReport,
+    ) -> Result<(), OpenError> {
+        let path = self.log_path(log.base);
+        let mut stream = self.stream(log.base, kept.bytes, log.bytes).await?;
+        // The bad batch itself may be whole and only out of order.
+        if stream.may_hold_batch(&self.shared.executor, kept.bytes).await.at(&path)? {
+            let file = self.open_segment(log.base, OpenMode::Read).await?;
+            let name = self.copy_aside(&file, log, kept.bytes).await?;
+            report.strays.push(name);
+        }
+        tracing::warn!(
+            log = %self.identity, segment = %log.base, position = kept.bytes,
+            dropped_bytes = log.bytes - kept.bytes, end = %kept.end,
+            "segment cut after its last good batch"
+        );
         Ok(())
     }
 
@@ -139,6 +158,13 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         let start = block_floor(position);
         let mut at = start;
         while at < log.bytes {
+            // A hole stays one: a file may be many times as long as what is stored of it.
+            if let Ok(stored) = file.next_stored(at).await {
+                at = stored.map_or(log.bytes, |stored| at.max(block_floor(stored.start)));
+                if at >= log.bytes {
+                    break;
+                }
+            }
             let piece = file.read_at_aligned(at, IO_BYTES_MAX).await.at(&path)?;
             if piece.is_empty() {
                 break;

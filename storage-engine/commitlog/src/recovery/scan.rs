@@ -21,6 +21,8 @@ pub(super) struct Scanned {
     pub(super) end: GroupEnd,
     /// Why it ended where it did; `None` at the end of the last file.
     pub(super) reason: Option<CutReason>,
+    /// Bases of segments whose last batch only zeros follow.
+    pub(super) zero_tails: Vec<Offset>,
     pub(super) epochs_changed: bool,
 }
 
@@ -58,6 +60,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 total_bytes: 0,
             },
             reason: None,
+            zero_tails: Vec::new(),
             epochs_changed: false,
         };
         for (index, log) in listing.logs.iter().enumerate().skip(plan.first_scanned) {
@@ -83,6 +86,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 total_bytes: 0,
             };
             scanned.epochs_changed |= one.epochs_changed;
+            if one.reason == Some(CutReason::ZeroTail) {
+                scanned.zero_tails.push(log.base);
+            }
             // A segment that was rolled and not yet sealed ends in zeros as well; the next one says that it is whole.
             let next = listing.logs.get(index + 1).map(|next| next.base);
             let is_rolled =

@@ -7,11 +7,12 @@ use record::TopicPartition;
 
 use super::{Store, StoreInner};
 use crate::directory::{self, PARTITION_METADATA_FILE, TOPICS_DIRECTORY};
-use crate::disk::{Disk, NewDirectory};
+use crate::disk::{Disk, DiskResult, NewDirectory};
 use crate::error::{AtPath, StoreError};
 use crate::executor::Executor;
 use crate::log::LogIdentity;
 use crate::mutant::Rule;
+use crate::small_file;
 
 /// Directories made together: they share a commit of the file system's journal, and keep one thread busy for a tenth of a second.
 const CREATES_MAX: usize = 256;
@@ -21,7 +22,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
     ///
     /// Order   before [`Store::open_log`] of each, which makes what is missing: this only saves it the wait. A log that a
     ///         checkpoint knows is passed by: where its directory is missing, that is a loss.
-    /// Errors  the first one: some may have been made, and are not lasting before they are opened.
+    /// Errors  the first one. Those that can be made are made all the same; one that failed may be there, and is not lasting
+    ///         before it is opened.
     pub async fn prepare(
         &self,
         logs: impl Iterator<Item = &LogIdentity>,
@@ -31,23 +33,28 @@ impl<D: Disk, E: Executor> Store<D, E> {
             inner.checkpoints.get(log).is_some() || inner.entries.borrow().contains_key(log)
         };
         let new: Vec<_> = logs.filter(|identity| !known(&identity.topic_partition())).collect();
+        let mut prepared = Ok(());
         for some in new.chunks(CREATES_MAX) {
-            let directories = some.iter().map(|identity| NewDirectory {
-                name: identity.to_string(),
-                file: PARTITION_METADATA_FILE.to_owned(),
-                contents: directory::encode_partition_metadata(identity.topic_id),
-            });
-            let directories = directories.collect();
-            inner
-                .shared
-                .disk
-                .create_dirs(TOPICS_DIRECTORY, directories)
-                .await
-                .at(TOPICS_DIRECTORY)?;
-            let lasting = some.iter().map(|identity| identity.topic_partition());
-            inner.prepared.borrow_mut().extend(lasting);
+            let directories = some.iter().map(|identity| new_directory(identity)).collect();
+            let made = inner.shared.disk.create_dirs(TOPICS_DIRECTORY, directories).await;
+            for (identity, made) in some.iter().zip(made) {
+                if made.is_ok() {
+                    inner.prepared.borrow_mut().insert(identity.topic_partition());
+                } else if prepared.is_ok() {
+                    prepared = made.at(&small_file::join(TOPICS_DIRECTORY, &identity.to_string()));
+                }
+            }
         }
-        Ok(())
+        prepared
+    }
+}
+
+/// The directory of a log in `topics/`.
+fn new_directory(identity: &LogIdentity) -> NewDirectory {
+    NewDirectory {
+        name: identity.to_string(),
+        file: PARTITION_METADATA_FILE.to_owned(),
+        contents: directory::encode_partition_metadata(identity.topic_id),
     }
 }
 
@@ -55,5 +62,14 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
     /// Whether this life made the log's directory lasting before it is opened.
     pub(super) fn is_prepared(&self, log: &TopicPartition) -> bool {
         self.shared.mutant.lacks(Rule::PreparedNotSynced) || self.prepared.borrow().contains(log)
+    }
+
+    /// Makes a log's directory lasting that is there with what belongs in it. Nothing is written: a full disk is no reason not to
+    /// open a log that needs no byte of it.
+    pub(super) async fn make_lasting(&self, identity: &LogIdentity) -> Result<(), StoreError> {
+        let path = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
+        let made =
+            self.shared.disk.create_dirs(TOPICS_DIRECTORY, vec![new_directory(identity)]).await;
+        made.into_iter().collect::<DiskResult<()>>().at(&path)
     }
 }

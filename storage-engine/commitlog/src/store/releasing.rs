@@ -2,15 +2,18 @@
 //!
 //! Owns the rule when that is safe. A write that was refused (no space, no descriptor) has promised nothing, and recovery
 //! judges what it left like any torn tail: the log goes on at its last whole batch, at or past its durable end. A failed
-//! sync is another matter: its log stays as it is until the process ends.
+//! sync is another matter: its log stays as it is until the process ends. What was promised under write caching and is not
+//! durable yet (its directory could not even be opened) is owed until recovery has made it so: no stop is clean before.
 
 use std::rc::Rc;
 
-use super::Store;
+use record::TopicPartition;
+
+use super::{Store, StoreInner};
 use crate::disk::Disk;
-use crate::error::{LogFailure, ReleaseError};
+use crate::error::{LogFailure, ReleaseError, StoreError};
 use crate::executor::Executor;
-use crate::log::Log;
+use crate::log::{Log, LogInner};
 
 impl<D: Disk, E: Executor> Store<D, E> {
     /// Closes a log that failed in a way that passes, and forgets its handles; its files and its checkpoint entry stay.
@@ -33,6 +36,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         if !is_ours {
             return Err(ReleaseError::NotPassing { failure: Some(LogFailure::Closed) });
         }
+        self.0.note_unsettled(log_id, inner);
         // Recovery begins at the last entry that was noted, not at what is durable now: only that one has its epochs on disk.
         inner.failure.set(Some(LogFailure::Closed));
         *inner.listener.borrow_mut() = None;
@@ -41,5 +45,19 @@ impl<D: Disk, E: Executor> Store<D, E> {
         self.0.logs.borrow_mut().remove(&log_id);
         self.0.shared.changed.set(true);
         Ok(())
+    }
+}
+
+impl<D: Disk, E: Executor> StoreInner<D, E> {
+    /// Remembers what a log that is let go of has promised and not made lasting.
+    fn note_unsettled(&self, id: TopicPartition, log: &LogInner<D, E>) {
+        if let Some(unsettled) = log.unsettled() {
+            self.unsettled.borrow_mut().insert(id, unsettled);
+        }
+    }
+
+    /// What the first of those logs owes that were let go of and not opened again.
+    pub(super) fn owed_by_released(&self) -> Option<StoreError> {
+        self.unsettled.borrow().values().next().cloned()
     }
 }

@@ -341,3 +341,20 @@ fn damage_that_recovery_comes_across_is_remembered_up_to_a_bound() {
     assert!(matches!(world.read_at(Offset(2_398), 1), Err(ReadError::Damaged { .. })));
     assert!(world.read_at(Offset(2_399), 1).is_ok());
 }
+
+#[test]
+fn damage_below_the_log_start_is_searched_once_however_often_it_is_passed() {
+    let world = World::sealed();
+    world.log.set_high_watermark(world.log.ends().durable());
+    // Before the first entry of the index: who reads the next batch comes by.
+    world.disk.edit(&format!("{DIRECTORY}/{:020}.log", 0), |bytes| bytes[100] ^= 1);
+    world.log.raise_log_start(Offset(2)).unwrap();
+    let read = || {
+        let before = world.disk.read_bytes();
+        assert!(world.read_at(Offset(2), 1).unwrap().0 == world.model[1]);
+        world.disk.read_bytes() - before
+    };
+    let (first, second) = (read(), read());
+    assert!(second < first, "{first} bytes, then {second}");
+    assert_eq!((second, world.store.damage()), (read(), Vec::new()));
+}

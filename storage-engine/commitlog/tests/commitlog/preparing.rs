@@ -3,7 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use record::{LeaderEpoch, Offset};
+use commitlog::{DiskError, LogIdentity};
+use record::{LeaderEpoch, Offset, PartitionIndex};
 
 use crate::support::world::{
     LastBatches, NOW, Settings, TOPIC, TestStore, World, identity, open_store,
@@ -93,4 +94,35 @@ fn what_was_prepared_needs_no_further_sync_to_be_opened() {
     let world = started.open();
     assert_eq!(world.disk.syncs(), syncs);
     assert!(!world.report.is_new, "its directory was there");
+}
+
+#[test]
+fn a_directory_that_is_as_it_should_be_is_opened_on_a_full_disk() {
+    let next = {
+        let Started { disk, settings, .. } = made_in_vain(Settings::default());
+        start(disk, settings)
+    };
+    next.disk.fail_creates_of(".tmp", DiskError::NoSpace);
+    // Records in it are as safe as in any.
+    assert_eq!(left_after_a_crash(next), Offset(5));
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_in_the_way_of_no_other() {
+    let started = start(MemoryDisk::default(), Settings::default());
+    let of = |partition| LogIdentity { partition: PartitionIndex(partition), ..identity(TOPIC) };
+    // More than are made together.
+    let logs: Vec<LogIdentity> = (0..600).map(of).collect();
+    started.disk.fail_creates_of("orders-7/partition.metadata.tmp", DiskError::NoSpace);
+    let prepared = started.executor.run(started.store.prepare(logs.iter()));
+    let said = prepared.unwrap_err().to_string();
+    assert!(said.contains("topics/orders-7"), "{said}");
+    let syncs = started.disk.syncs();
+    for identity in logs.iter().filter(|log| log.partition != PartitionIndex(7)) {
+        let fold = Rc::new(RefCell::new(LastBatches::default()));
+        let options = started.settings.options;
+        let opened = started.store.open_log(identity.clone(), options, fold, NOW);
+        started.executor.run(opened).unwrap();
+    }
+    assert_eq!(started.disk.syncs(), syncs, "each of them was lasting");
 }

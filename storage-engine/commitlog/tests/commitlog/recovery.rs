@@ -531,3 +531,50 @@ fn a_log_that_holds_nothing_has_no_file_but_its_name() {
     world.fill(2, 1, 100);
     world.crash().verify(1 << 20);
 }
+
+#[test]
+fn a_file_that_was_made_many_times_longer_costs_no_read_of_its_hole() {
+    for garbage_bytes in [0, 500] {
+        let mut world = World::new(Settings::default());
+        world.fill(10, 1, 500);
+        world.checkpoint();
+        let path = format!("{DIRECTORY}/{:020}.log", 0);
+        world.disk.edit(&path, |bytes| {
+            bytes.resize(64 << 20, 0);
+            bytes.resize((64 << 20) + garbage_bytes, 0x55);
+        });
+        let before = world.disk.read_bytes();
+        let world = world.crash();
+        let read = world.disk.read_bytes() - before;
+        assert!(read < 2 << 20, "{read} bytes");
+        let expected = match garbage_bytes {
+            0 => CutReason::ZeroTail,
+            _ => CutReason::Bad(BadBatch::Gap),
+        };
+        assert_eq!(world.report.cut.map(|cut| cut.reason), Some(expected), "what lies behind it counts");
+        assert_eq!(world.log.ends().durable(), Offset(10));
+        world.verify(1 << 20);
+    }
+}
+
+#[test]
+fn a_batch_behind_a_hole_is_kept_aside_and_its_copy_has_the_hole() {
+    let mut world = World::new(Settings::default());
+    world.fill(10, 1, 500);
+    world.checkpoint();
+    let path = format!("{DIRECTORY}/{:020}.log", 0);
+    let late = world.model[9].clone();
+    world.disk.edit(&path, |bytes| {
+        bytes.resize(64 << 20, 0);
+        bytes.extend_from_slice(&late);
+    });
+    let before = world.disk.read_bytes();
+    let world = world.crash();
+    let read = world.disk.read_bytes() - before;
+    assert!(read < 4 << 20, "{read} bytes");
+    let [stray] = &world.report.strays[..] else { panic!("{:?}", world.report.strays) };
+    let kept = world.disk.edit(stray, |bytes| bytes.clone());
+    assert!(kept.ends_with(&late));
+    assert!(kept.len() > 60 << 20, "as long as what was cut");
+    world.verify(1 << 20);
+}

@@ -1,9 +1,11 @@
 //! Scrubbing: what nobody reads is found, what cannot be read is passed, what nobody can ask for is no damage.
 
-use commitlog::{Pace, ReadError};
-use record::Offset;
+use std::cell::Cell;
 
-use crate::support::world::{DIRECTORY, World};
+use commitlog::{DiskError, LogOptions, Pace, ReadError};
+use record::{Codec, Offset};
+
+use crate::support::world::{DIRECTORY, NOW, Settings, World, batch};
 
 const FIRST: &str = "00000000000000000000.log";
 
@@ -101,5 +103,72 @@ fn damage_that_nobody_can_ask_for_any_more_is_not_listed() {
     assert_eq!(listed(&world), [(16, 18)], "part of it can be asked for");
     world.log.raise_log_start(Offset(18)).unwrap();
     scrub(&world);
+    assert_eq!(listed(&world), []);
+}
+
+/// A sealed segment of four megabytes.
+fn large() -> World {
+    let options = LogOptions { segment_bytes: 4 << 20, ..LogOptions::default() };
+    let settings =
+        Settings { options, tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
+    let mut world = World::new(settings);
+    for index in 0..4_500 {
+        world.append(&batch(Codec::None, NOW.0 + index, 1, 900));
+    }
+    world.sync();
+    world.settle();
+    assert!(world.log.sealed_from(Offset(0)) == Some(Offset(0)));
+    world
+}
+
+#[test]
+fn a_search_behind_damage_asks_for_leave_as_every_step_does() {
+    let world = large();
+    let sealed_end = world.log.sealed_from(Offset(1)).unwrap_or(Offset(i64::MAX));
+    assert!(sealed_end > Offset(4_000));
+    // Headers are gone for half of the segment, and with them all that is known of where batches begin.
+    world.disk.edit(&path(), |bytes| bytes[1_000..2 << 20].fill(2));
+    let (before, told) = (world.disk.read_bytes(), Cell::new(0));
+    let longest = Cell::new(0);
+    let pace = async |cost: commitlog::ReadCost| {
+        told.set(told.get() + cost.read_bytes);
+        longest.set(longest.get().max(cost.read_bytes));
+        assert_eq!(world.disk.read_bytes() - before, told.get(), "read without leave");
+        Pace::GoOn
+    };
+    assert_eq!(world.executor.run(world.log.scrub(Offset(0), pace)), Ok(0));
+    assert!(longest.get() <= 256 << 10, "{longest:?}");
+    assert!(told.get() > 4_000_000, "{told:?}");
+    assert_eq!(listed(&world).len(), 1);
+}
+
+#[test]
+fn a_scrub_that_is_stopped_in_a_search_ends_there() {
+    let world = large();
+    world.disk.edit(&path(), |bytes| bytes[1_000..2 << 20].fill(2));
+    let before = world.disk.read_bytes();
+    let asked = Cell::new(0);
+    let pace = async |_| {
+        asked.set(asked.get() + 1);
+        if asked.get() < 3 { Pace::GoOn } else { Pace::Stop }
+    };
+    assert_eq!(world.executor.run(world.log.scrub(Offset(0), pace)), Ok(0));
+    assert!(world.disk.read_bytes() - before <= 3 * (256 << 10));
+    assert_eq!(listed(&world), []);
+}
+
+#[test]
+fn a_segment_that_the_disk_does_not_give_is_given_up_after_a_bounded_number_of_reads() {
+    let world = large();
+    world.disk.fail_reads_of(FIRST, 0..usize::MAX);
+    let failed = Cell::new(0);
+    let pace = async |cost: commitlog::ReadCost| {
+        assert!(cost.failed_reads <= 1);
+        failed.set(failed.get() + cost.failed_reads);
+        Pace::GoOn
+    };
+    let scrubbed = world.executor.run(world.log.scrub(Offset(0), pace));
+    assert_eq!(scrubbed, Err(DiskError::Io { errno: 5 }));
+    assert_eq!(failed.get(), 256);
     assert_eq!(listed(&world), []);
 }

@@ -61,6 +61,32 @@ fn sealing_that_fails_otherwise_is_counted_and_tried_less_and_less_often() {
 }
 
 #[test]
+fn a_stop_waits_for_an_index_that_was_made_again_and_keeps_it() {
+    let mut world = World::sealed();
+    let index = format!("{:020}.index", 0);
+    let stopped = world.stop();
+    stopped.disk.delete(&format!("{DIRECTORY}/{index}"));
+    world = stopped.start();
+    // It is being written when the stop comes.
+    world.disk.hold_writes_of(&format!("{index}.tmp"));
+    {
+        let mut close = Box::pin(world.store.close(NOW));
+        for _ in 0..1_000 {
+            let over = world.executor.run(futures_lite::future::poll_once(&mut close));
+            assert_eq!(over, None, "closed before it was written");
+            world.executor.run(futures_lite::future::yield_now());
+        }
+        world.disk.hold_writes_of("");
+        world.executor.run(close).unwrap();
+    }
+    assert!(world.files(".index").contains(&index), "{:?}", world.files(".index"));
+    let world = world.kill();
+    let before = world.disk.read_bytes();
+    world.settle();
+    assert!(world.disk.read_bytes() - before < 4096, "no segment is read for its index");
+}
+
+#[test]
 fn what_an_index_file_said_before_a_restart_is_still_checked_after_the_seal() {
     let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
     let mut world = World::new(settings);

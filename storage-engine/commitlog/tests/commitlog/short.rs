@@ -86,6 +86,24 @@ fn a_flipped_bit_below_the_checkpoint_costs_its_batch_and_nothing_behind_it() {
 }
 
 #[test]
+fn the_last_whole_batch_behind_damage_is_served_where_the_torn_one_bears_out_its_offset() {
+    let damaged_before_the_last = |torn_bytes| {
+        shortened(|world| {
+            let position = bytes_of(world, 15);
+            world.disk.edit(&path(), |bytes| bytes[position..position + 61].fill(0x55));
+            bytes_of(world, 17) + torn_bytes
+        })
+    };
+    let world = damaged_before_the_last(300);
+    assert_eq!(world.log.ends().durable(), Offset(20));
+    check(&world, &[15..16, 17..20]);
+    // Without a word of that header nothing says which offsets the batch has: no checksum covers them.
+    for torn_bytes in [0, 40] {
+        check(&damaged_before_the_last(torn_bytes), std::slice::from_ref(&(15..20)));
+    }
+}
+
+#[test]
 fn an_emptied_segment_is_damage_from_its_first_offset() {
     let mut world = shortened(|_| 0);
     assert_eq!(world.log.ends().durable(), Offset(20));

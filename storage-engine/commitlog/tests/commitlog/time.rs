@@ -224,3 +224,27 @@ fn look_ups_that_need_a_large_window_take_turns_and_all_end() {
     let whole = ends[2];
     assert!(ends[0] < whole / 2 && ends[1] < whole * 5 / 6, "{ends:?}");
 }
+
+#[test]
+fn look_ups_that_look_into_records_or_wait_to_do_so_hold_nothing_of_the_disk() {
+    let settings = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
+    let mut world = World::new(settings);
+    world.append_synced(&expanding(70));
+    world.fill(30, 1, 1000);
+    world.executor.give_way();
+    let (end, log, disk) = (world.log.ends().durable(), &world.log, &world.disk);
+    let look_up = || log.offset_for_timestamp(Timestamp(500), end);
+    let two = futures_lite::future::zip(look_up(), look_up());
+    let mut all = std::pin::pin!(futures_lite::future::zip(two, look_up()));
+    let (mut looks, mut empty_handed) = (0, 0);
+    let ((one, other), third) = world.executor.run(std::future::poll_fn(|context| {
+        let polled = all.as_mut().poll(context);
+        looks += 1;
+        empty_handed += usize::from(disk.held_bytes() == 0);
+        polled
+    }));
+    for found in [one, other, third] {
+        assert_eq!(found.unwrap().map(|found| found.offset), Some(Offset(1)));
+    }
+    assert!(looks > 500 && empty_handed > looks * 9 / 10, "{empty_handed} of {looks}");
+}

@@ -426,7 +426,32 @@ fn an_older_snapshot_goes_once_both_checkpoints_are_past_the_newer_one() {
     world.checkpoint();
     assert_eq!(snapshots(&world), [40, 41]);
     world.checkpoint();
+    world.settle();
     assert_eq!(snapshots(&world), [41]);
     let world = world.crash();
     assert_eq!(*world.fold.borrow(), known);
+}
+
+#[test]
+fn a_snapshot_that_is_slow_to_go_keeps_no_checkpoint_waiting() {
+    let mut world = remembered_by_one_snapshot().stop().start();
+    world.disk.hold_removes_of(".snapshot");
+    world.checkpoint();
+    world.checkpoint();
+    // Both copies are past it by now, and it is on its way.
+    world.append_synced(&batch(Codec::None, NOW.0, 1, 50));
+    world.checkpoint();
+    assert_eq!(snapshots(&world), [40, 41]);
+    let (map, _) = world.executor.run(CheckpointMap::load(&world.disk)).unwrap();
+    let entry = map.get(&world.log.identity().topic_partition()).unwrap();
+    assert_eq!(entry.end, Offset(42));
+    // A log that goes waits for it: its name may be another's afterwards.
+    let mut deleted = Box::pin(world.store.delete_log(world.log.clone()));
+    for _ in 0..100 {
+        let over = world.executor.run(futures_lite::future::poll_once(&mut deleted));
+        assert_eq!(over, None);
+        world.executor.run(futures_lite::future::yield_now());
+    }
+    world.disk.hold_removes_of("");
+    world.executor.run(deleted).unwrap();
 }

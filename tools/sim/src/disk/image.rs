@@ -8,6 +8,7 @@
 //!                         └────────crash────────────┴──► each sector old or new, in any combination
 //! ```
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use commitlog::BLOCK_BYTES;
@@ -182,6 +183,28 @@ impl FileImage {
             }
         }
         out
+    }
+
+    /// The first stretch of blocks that ends behind `position` and is stored. Of a block that reads as zeros, and that nothing in
+    /// flight touches, a coin decides: file systems may have it written or not.
+    pub(super) fn next_stored(&self, position: usize, prng: &mut Prng) -> Option<Range<usize>> {
+        let mut stored: Option<Range<usize>> = None;
+        for start in (position - position % BLOCK_BYTES..self.visible.len()).step_by(BLOCK_BYTES) {
+            let end = self.visible.len().min(start + BLOCK_BYTES);
+            let is_touched = |write: &InFlight| {
+                write.position < end && start < write.position + write.buffer.len()
+            };
+            let is_hole = self.visible[start..end].iter().all(|byte| *byte == 0)
+                && !self.in_flight.iter().any(is_touched)
+                && prng.coin();
+            match &mut stored {
+                Some(_) if is_hole => break,
+                Some(range) => range.end = end,
+                None if is_hole => {}
+                None => stored = Some(start..end),
+            }
+        }
+        stored
     }
 
     /// What a sync submitted now covers: every change completed so far, and the length it leaves.

@@ -29,6 +29,7 @@ mod tree;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
@@ -669,6 +670,15 @@ impl DiskFile for SimFile {
     async fn size(&self) -> DiskResult<u64> {
         self.disk.take_time("size", &self.path, [0, 0]).await?;
         self.image(|image, _| image.len() as u64)
+    }
+
+    async fn next_stored(&self, position: u64) -> DiskResult<Option<Range<u64>>> {
+        self.disk.take_time("next-stored", &self.path, [position, 0]).await?;
+        if self.disk.strikes(&self.path, |faults| faults.read_error) {
+            return Err(DiskError::Io { errno: EIO });
+        }
+        let found = self.image(|image, prng| image.next_stored(to_usize(position), prng))?;
+        Ok(found.map(|range| range.start as u64..range.end as u64))
     }
 }
 

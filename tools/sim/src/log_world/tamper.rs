@@ -1,4 +1,5 @@
-//! What happens to files behind the log's back: derived files spoiled while it is down, bits flipped below the checkpoint.
+//! What happens to files behind the log's back: derived files spoiled and segments lengthened while it is down, bits flipped
+//! below the checkpoint.
 //!
 //! Owns the choice of the victim. A bit is flipped only in a batch that a finished checkpoint covers: above it a bad batch
 //! cannot be told from a torn one, and the design cuts there. The leader epoch of a batch (bytes 12 to 15) is left alone:
@@ -26,6 +27,9 @@ pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
     if world.chance(|prng| prng.happens(OneIn(3))) {
         spoil_indexes(world, disk);
     }
+    if world.chance(|prng| prng.happens(OneIn(6))) {
+        lengthen_newest(world, disk);
+    }
     let has_rot = world.logs.iter().any(|log| log.model.borrow().has_rot());
     // Rot below the checkpoint can be told from a torn tail only while that checkpoint, and the state that a damaged batch
     // took with it, can still be read: a world has the one kind of damage or the other.
@@ -41,6 +45,20 @@ pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
         RunEnd::Done(()) => Ok(()),
         _ => broken("progress", "checkpoints cannot be read"),
     }
+}
+
+/// Makes the newest segment of a log longer, as preallocation and `truncate -s` do: what is added reads as zeros.
+fn lengthen_newest(world: &World, disk: &SimDisk) {
+    let log = world.chance(|prng| prng.index(world.logs.len()));
+    let directory = format!("{}/", world.logs[log].directory());
+    let files = disk.files();
+    let is_segment = |path: &&String| path.starts_with(&directory) && path.ends_with(".log");
+    let Some(path) = files.iter().map(|(path, _)| path).filter(is_segment).max() else { return };
+    let Some(mut bytes) = disk.peek(path) else { return };
+    let more = world.chance(|prng| prng.index(600_000));
+    bytes.resize(bytes.len() + more, 0);
+    disk.poke(path, bytes);
+    world.is_untouched.set(false);
 }
 
 fn spoil_indexes(world: &World, disk: &SimDisk) {

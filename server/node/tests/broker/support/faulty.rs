@@ -13,6 +13,7 @@
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
@@ -149,6 +150,11 @@ impl DiskFile for FaultyFile {
     async fn size(&self) -> DiskResult<u64> {
         self.real.size().await
     }
+
+    async fn next_stored(&self, position: u64) -> DiskResult<Option<Range<u64>>> {
+        self.rules.pass("read", &self.path).await?;
+        self.real.next_stored(position).await
+    }
 }
 
 impl Disk for FaultyDisk {
@@ -229,17 +235,26 @@ impl Disk for FaultyDisk {
         paths.iter().try_for_each(|path| self.rules.after_write(path))
     }
 
-    async fn create_dirs(&self, parent: &str, new: Vec<NewDirectory>) -> DiskResult<()> {
-        let paths: Vec<_> = new
-            .iter()
-            .map(|NewDirectory { name, file, .. }| format!("{parent}/{name}/{file}"))
-            .collect();
-        for path in &paths {
-            self.rules.pass_all(&["open", "write", "sync"], path).await?;
+    async fn create_dirs(&self, parent: &str, new: Vec<NewDirectory>) -> Vec<DiskResult<()>> {
+        let (mut spared, mut answers) = (Vec::new(), Vec::new());
+        for one in new {
+            let path = format!("{parent}/{}/{}", one.name, one.file);
+            let passed = self.rules.pass_all(&["open", "write", "sync"], &path).await;
+            if passed.is_ok() {
+                spared.push(one);
+            }
+            answers.push((path, passed));
         }
-        self.rules.pass("sync", parent).await?;
-        self.real.create_dirs(parent, new).await?;
-        paths.iter().try_for_each(|path| self.rules.after_write(path))
+        if let Err(error) = self.rules.pass("sync", parent).await {
+            return vec![Err(error); answers.len()];
+        }
+        let mut made = self.real.create_dirs(parent, spared).await.into_iter();
+        let mut answer = |(path, passed): (String, DiskResult<()>)| {
+            passed?;
+            made.next().expect("an answer for each")?;
+            self.rules.after_write(&path)
+        };
+        answers.into_iter().map(&mut answer).collect()
     }
 
     async fn sync_dir(&self, path: &str) -> DiskResult<()> {

@@ -9,7 +9,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::ops::Range;
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
 use commitlog::{
@@ -61,6 +61,9 @@ struct Tree {
     fail_creates_of: Option<(String, DiskError)>,
     hold_writes_of: Option<String>,
     hold_syncs_of: Option<String>,
+    hold_removes_of: Option<String>,
+    /// What reads have given, as long as anybody holds it.
+    given: Vec<Weak<[u8]>>,
     /// How many syncs of its directory fail once a segment file was made, and how.
     dir_syncs_after_create: Option<(usize, DiskError)>,
     is_created: bool,
@@ -188,6 +191,19 @@ impl MemoryDisk {
         self.0.borrow_mut().hold_syncs_of = Some(suffix.to_owned()).filter(|one| !one.is_empty());
     }
 
+    /// Removals of such a file do not end; the empty suffix holds none.
+    pub(crate) fn hold_removes_of(&self, suffix: &str) {
+        self.0.borrow_mut().hold_removes_of =
+            Some(suffix.to_owned()).filter(|one| !one.is_empty());
+    }
+
+    /// Bytes that reads have given and that somebody still holds.
+    pub(crate) fn held_bytes(&self) -> usize {
+        let mut tree = self.0.borrow_mut();
+        tree.given.retain(|piece| piece.strong_count() > 0);
+        tree.given.iter().filter_map(Weak::upgrade).map(|piece| piece.len()).sum()
+    }
+
     /// Once the next segment file was made, so many syncs of directories fail.
     pub(crate) fn fail_dir_syncs_after_create(&self, count: usize, error: DiskError) {
         let mut tree = self.0.borrow_mut();
@@ -246,6 +262,7 @@ impl DiskFile for MemoryFile {
         let piece: Rc<[u8]> =
             inode.bytes.get(from..inode.bytes.len().min(from + bytes)).unwrap_or_default().into();
         let mut tree = self.tree.borrow_mut();
+        tree.given.push(Rc::downgrade(&piece));
         tree.reads += 1;
         tree.read_bytes += piece.len() as u64;
         Ok(piece)
@@ -286,6 +303,18 @@ impl DiskFile for MemoryFile {
     async fn size(&self) -> DiskResult<u64> {
         yield_once().await;
         Ok(self.inode.borrow().bytes.len() as u64)
+    }
+
+    async fn next_stored(&self, position: u64) -> DiskResult<Option<Range<u64>>> {
+        yield_once().await;
+        let inode = self.inode.borrow();
+        let first = usize::try_from(position).unwrap() / BLOCK_BYTES;
+        let is_stored = |block: &&[u8]| block.iter().any(|byte| *byte != 0);
+        let mut blocks = inode.bytes.chunks(BLOCK_BYTES).skip(first);
+        let Some(before) = blocks.position(|block| is_stored(&block)) else { return Ok(None) };
+        let more = blocks.take_while(is_stored).count();
+        let (start, end) = (first + before, first + before + 1 + more);
+        Ok(Some((start * BLOCK_BYTES) as u64..(end * BLOCK_BYTES) as u64))
     }
 }
 
@@ -361,6 +390,13 @@ impl Disk for MemoryDisk {
 
     async fn remove(&self, path: &str) -> DiskResult<()> {
         yield_once().await;
+        let is_held = || {
+            let tree = self.0.borrow();
+            tree.hold_removes_of.as_ref().is_some_and(|suffix| path.ends_with(suffix.as_str()))
+        };
+        while is_held() {
+            yield_once().await;
+        }
         match self.0.borrow_mut().nodes.remove(path) {
             Some(Node::File(_)) => Ok(()),
             Some(Node::Directory) => panic!("{path} is a directory"),
@@ -457,6 +493,7 @@ async fn yield_once() {
 pub(crate) struct TestExecutor {
     spawned: Rc<RefCell<VecDeque<LocalTask>>>,
     yields: Rc<Cell<u64>>,
+    gives_way: Rc<Cell<bool>>,
 }
 
 impl Executor for TestExecutor {
@@ -466,6 +503,9 @@ impl Executor for TestExecutor {
 
     async fn yield_if_needed(&self) {
         self.yields.set(self.yields.get() + 1);
+        if self.gives_way.get() {
+            yield_once().await;
+        }
     }
 }
 
@@ -473,6 +513,11 @@ impl TestExecutor {
     /// How often others could have had a turn.
     pub(crate) fn yields(&self) -> u64 {
         self.yields.get()
+    }
+
+    /// From now on others get a turn whenever they could have one.
+    pub(crate) fn give_way(&self) {
+        self.gives_way.set(true);
     }
 
     /// Runs `main` to its end; tasks that are not done then stay for the next call.
