@@ -9,8 +9,8 @@
 use std::cell::{Cell, RefCell};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write as _};
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::panic::AssertUnwindSafe;
 use std::path::{Component, Path, PathBuf};

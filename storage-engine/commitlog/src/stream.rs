@@ -205,8 +205,7 @@ impl<D: Disk> SegmentStream<D> {
         limit: u64,
         throttle: Rc<Throttle>,
     ) -> Self {
-        let passed =
-            Passed { throttle, failed_reads: 0, unreadable: Vec::new(), single_until: 0 };
+        let passed = Passed { throttle, failed_reads: 0, unreadable: Vec::new(), single_until: 0 };
         Self { passed: Some(passed), ..Self::new(file, limit) }
     }
 

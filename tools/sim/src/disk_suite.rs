@@ -457,9 +457,8 @@ async fn what_is_not_stored_reads_as_zeros<D: Disk>(disk: &D, directory: &str) {
         // What is skipped holds nothing; what is not may hold anything.
         let nonzero = [0..BLOCK, far..far + 2 * BLOCK];
         let skipped = from..stored.start.max(from);
-        let is_skipped = |one: &std::ops::Range<u64>| {
-            one.start.max(skipped.start) < one.end.min(skipped.end)
-        };
+        let is_skipped =
+            |one: &std::ops::Range<u64>| one.start.max(skipped.start) < one.end.min(skipped.end);
         assert!(!nonzero.iter().any(is_skipped), "{skipped:?} is passed by");
     }
     assert!(has_pattern(&read::<D>(&file, far, 2 * BLOCK_BYTES).await, 2), "no transfer moves");

@@ -76,7 +76,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             }
             if pass.is_given_up() {
                 let failed_reads = pass.failed_reads.get();
-                tracing::warn!(failed_reads, "the disk refuses reads: this pass of the scrubber is given up");
+                tracing::warn!(
+                    failed_reads,
+                    "the disk refuses reads: this pass of the scrubber is given up"
+                );
                 return;
             }
         }

@@ -218,10 +218,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let mut offset = begin.max(readable.base);
         let time = WantedTime::AtLeast(target);
         let wanted = Wanted { time, offset_min: bounds.log_start };
-        let may_hold = |header: &BatchHeader| {
+        let is_wanted = |header: &BatchHeader| {
             header.max_timestamp >= target && header.last_offset() >= bounds.log_start
         };
-        while let Some(some) = self.candidates(readable, offset, bounds.end, may_hold).await? {
+        while let Some(some) = self.may_hold(readable, offset, bounds.end, is_wanted).await? {
             for batch in &some.batches {
                 let found = self.find_record(readable, batch, wanted).await?;
                 if found.is_some() {
@@ -233,18 +233,18 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Ok(None)
     }
 
-    /// Batches that `may_hold` what is looked for, some at a time, from the one that holds `offset` on; `None` at `end` or the
+    /// Batches that `is_wanted` takes for holders of what is looked for, some at a time, from the one that holds `offset` on; `None` at `end` or the
     /// segment's.
-    async fn candidates(
+    async fn may_hold(
         &self,
         readable: Readable,
         offset: Offset,
         end: Offset,
-        may_hold: impl Fn(&BatchHeader) -> bool,
+        is_wanted: impl Fn(&BatchHeader) -> bool,
     ) -> Result<Option<Candidates>, ReadError> {
         let mut offset = offset;
         while let Some(stretch) = self.stretch(readable, offset, end).await? {
-            let batches = stretch.headers.iter().filter(|(_, header)| may_hold(header));
+            let batches = stretch.headers.iter().filter(|(_, header)| is_wanted(header));
             let batches: Vec<_> = batches.take(CANDIDATES_MAX).copied().collect();
             let next_offset = match batches.last() {
                 Some((_, last)) if batches.len() == CANDIDATES_MAX => last.next_offset(),

@@ -551,7 +551,11 @@ fn a_file_that_was_made_many_times_longer_costs_no_read_of_its_hole() {
             0 => CutReason::ZeroTail,
             _ => CutReason::Bad(BadBatch::Gap),
         };
-        assert_eq!(world.report.cut.map(|cut| cut.reason), Some(expected), "what lies behind it counts");
+        assert_eq!(
+            world.report.cut.map(|cut| cut.reason),
+            Some(expected),
+            "what lies behind it counts"
+        );
         assert_eq!(world.log.ends().durable(), Offset(10));
         world.verify(1 << 20);
     }

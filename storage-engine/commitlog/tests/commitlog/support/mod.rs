@@ -193,8 +193,7 @@ impl MemoryDisk {
 
     /// Removals of such a file do not end; the empty suffix holds none.
     pub(crate) fn hold_removes_of(&self, suffix: &str) {
-        self.0.borrow_mut().hold_removes_of =
-            Some(suffix.to_owned()).filter(|one| !one.is_empty());
+        self.0.borrow_mut().hold_removes_of = Some(suffix.to_owned()).filter(|one| !one.is_empty());
     }
 
     /// Bytes that reads have given and that somebody still holds.
