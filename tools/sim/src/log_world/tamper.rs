@@ -7,6 +7,7 @@
 
 use std::rc::Rc;
 
+use commitlog::CheckpointMap;
 use record::batch::HEADER_BYTES;
 
 use super::model::LogModel;
@@ -28,7 +29,7 @@ pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
         spoil_indexes(world, disk);
     }
     if world.chance(|prng| prng.happens(OneIn(6))) {
-        lengthen_newest(world, disk);
+        alone(world, lengthen_active(Rc::clone(world), disk.clone()))?;
     }
     let has_rot = world.logs.iter().any(|log| log.model.borrow().has_rot());
     // Rot below the checkpoint can be told from a torn tail only while that checkpoint, and the state that a damaged batch
@@ -39,25 +40,30 @@ pub(super) fn between_lives(world: &Rc<World>, disk: &SimDisk) -> Verdict {
     if !world.chance(|prng| prng.happens(OneIn(4))) {
         return Ok(());
     }
+    alone(world, rot_one(Rc::clone(world), disk.clone()))
+}
+
+/// Runs a tamperer to its end.
+fn alone(world: &World, tamper: impl Future<Output = ()> + 'static) -> Verdict {
     let limits = RunLimits { steps_max: 10_000, crash_at: None };
-    let end = world.executor.run(rot_one(Rc::clone(world), disk.clone()), limits);
-    match end {
+    match world.executor.run(tamper, limits) {
         RunEnd::Done(()) => Ok(()),
         _ => broken("progress", "checkpoints cannot be read"),
     }
 }
 
-/// Makes the newest segment of a log longer, as preallocation and `truncate -s` do: what is added reads as zeros.
-fn lengthen_newest(world: &World, disk: &SimDisk) {
+/// Makes the segment longer that a checkpoint names as the one that takes appends, as preallocation and `truncate -s` do: what is
+/// added reads as zeros. The length of one that is sealed counts as what it holds.
+async fn lengthen_active(world: Rc<World>, disk: SimDisk) {
+    let Ok((map, _)) = CheckpointMap::load(&disk).await else { return };
     let log = world.chance(|prng| prng.index(world.logs.len()));
-    let directory = format!("{}/", world.logs[log].directory());
-    let files = disk.files();
-    let is_segment = |path: &&String| path.starts_with(&directory) && path.ends_with(".log");
-    let Some(path) = files.iter().map(|(path, _)| path).filter(is_segment).max() else { return };
-    let Some(mut bytes) = disk.peek(path) else { return };
+    let log = &world.logs[log];
+    let Some(entry) = map.get(&log.id) else { return };
+    let path = format!("{}/{:020}.log", log.directory(), entry.segment.0);
+    let Some(mut bytes) = disk.peek(&path) else { return };
     let more = world.chance(|prng| prng.index(600_000));
     bytes.resize(bytes.len() + more, 0);
-    disk.poke(path, bytes);
+    disk.poke(&path, bytes);
     world.is_untouched.set(false);
 }
 
