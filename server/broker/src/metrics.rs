@@ -225,8 +225,8 @@ scalar_metrics! {
     Counter connections_handed_over = "corelog_connections_handed_over_total", Count, Sum, "Connections that moved to the core which all their requests concerned.";
     Counter connections_idle = "corelog_connections_idle_total", Count, Sum, "Connections closed because nothing had moved on them for connections.max.idle.ms.";
     Counter connections_refused = "corelog_connections_refused_total", Count, Sum, "Connections closed at once because max.connections, or what the limit of open files leaves for connections, was reached.";
-    Counter connections_refused_per_address = "corelog_connections_refused_per_ip_total", Count, Sum, "Connections closed at once because their address had as many as max.connections.per.ip.";
-    Counter connections_stalled = "corelog_connections_stalled_total", Count, Sum, "Connections closed because the client did not take its answers within connections.send.timeout.ms.";
+    Counter connections_refused_per_address = "corelog_connections_refused_per_ip_total", Count, Sum, "Connections closed at once because their address had as many as max.connections.per.ip, or what max.connections.per.ip.overrides says of it.";
+    Counter connections_stalled = "corelog_connections_stalled_total", Count, Sum, "Connections closed because the client did not take its answers within connections.send.timeout.ms, or within 30 seconds in all while others waited for the memory that it held.";
     Counter connections_violating = "corelog_connections_violating_total", Count, Sum, "Connections closed because their bytes are no request that is served here.";
     Counter busy = "corelog_core_busy_seconds_total", Seconds, PerCore, "Time that the core has spent working.";
     Counter running = "corelog_core_running_seconds_total", Seconds, PerCore, "Time since the core started.";

@@ -511,8 +511,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let unindexed = recovered.unindexed.clone();
         let inner = self.assemble(key, identity, path, options, fold, recovered);
         self.prepared.borrow_mut().remove(&log);
-        // Recovery has left nothing behind that is not lasting.
-        self.unsettled.borrow_mut().remove(&log);
+        self.settle(log, &inner);
         self.logs.borrow_mut().insert(log, inner.clone());
         self.shared.changed.set(true);
         inner.seal_if_due();

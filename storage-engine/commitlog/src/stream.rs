@@ -134,6 +134,8 @@ struct Passed {
     unreadable: Vec<Range<u64>>,
     /// A read up to here failed: blocks before it are read one at a time, so that no good one is lost with a bad one.
     single_until: u64,
+    /// Where the last peek failed: many candidates may end in one block, and each would cost a read that fails.
+    peek_failed_at: Option<u64>,
 }
 
 impl Passed {
@@ -182,8 +184,8 @@ pub(crate) struct SegmentStream<D: Disk> {
     window: Option<(u64, D::ReadBuffer)>,
     bytes_read: u64,
     passed: Option<Passed>,
-    /// No hole begins before it, as far as was asked.
-    stored_until: u64,
+    /// No hole begins in it, as far as was asked.
+    stored: Range<u64>,
 }
 
 impl<D: Disk> SegmentStream<D> {
@@ -194,7 +196,7 @@ impl<D: Disk> SegmentStream<D> {
             window: None,
             bytes_read: 0,
             passed: None,
-            stored_until: 0,
+            stored: 0..0,
         }
     }
 
@@ -205,7 +207,13 @@ impl<D: Disk> SegmentStream<D> {
         limit: u64,
         throttle: Rc<Throttle>,
     ) -> Self {
-        let passed = Passed { throttle, failed_reads: 0, unreadable: Vec::new(), single_until: 0 };
+        let passed = Passed {
+            throttle,
+            failed_reads: 0,
+            unreadable: Vec::new(),
+            single_until: 0,
+            peek_failed_at: None,
+        };
         Self { passed: Some(passed), ..Self::new(file, limit) }
     }
 
@@ -219,7 +227,7 @@ impl<D: Disk> SegmentStream<D> {
         assert!(limit <= start + bytes.len() as u64);
         let bytes_read = bytes.len() as u64;
         let source = Source::Memory(start, bytes);
-        Self { source, limit, window: None, bytes_read, passed: None, stored_until: 0 }
+        Self { source, limit, window: None, bytes_read, passed: None, stored: 0..0 }
     }
 
     /// Bytes read from the disk so far.
@@ -265,18 +273,19 @@ impl<D: Disk> SegmentStream<D> {
         let in_window = self.window.as_ref().is_some_and(|(start, window)| {
             *start <= position && position < start + window.len() as u64
         });
-        if in_window || position < self.stored_until || position >= self.limit {
+        if in_window || self.stored.contains(&position) || position >= self.limit {
             return position;
         }
         match file.next_stored(position).await {
             Ok(None) => self.limit,
             Ok(Some(stored)) => {
-                self.stored_until = stored.end;
-                stored.start.clamp(position, self.limit)
+                let start = stored.start;
+                self.stored = stored;
+                start.clamp(position, self.limit)
             }
             // Then it is read, and whatever is wrong shows there.
             Err(_) => {
-                self.stored_until = self.limit;
+                self.stored = position..self.limit;
                 position
             }
         }
@@ -455,7 +464,11 @@ impl<D: Disk> SegmentStream<D> {
     ) -> DiskResult<Search> {
         let mut work = SearchWork {
             read_bytes_before: self.bytes_read,
-            bytes_max: SEARCH_BYTES_MAX + 2 * self.limit.saturating_sub(from),
+            bytes_max: self
+                .limit
+                .saturating_sub(from)
+                .saturating_mul(2)
+                .saturating_add(SEARCH_BYTES_MAX),
             ..SearchWork::default()
         };
         let mut at = from;
@@ -581,8 +594,14 @@ impl<D: Disk> SegmentStream<D> {
         let start = block_floor(position);
         let blocks = match &mut self.passed {
             None => Some(file.read_at_aligned(start, 2 * BLOCK_BYTES).await?),
-            Some(passed) if passed.holds(start) => None,
-            Some(passed) => passed.read(&**file, start, 2 * BLOCK_BYTES).await?,
+            Some(passed) if passed.peek_failed_at == Some(start) || passed.holds(start) => None,
+            Some(passed) => {
+                let blocks = passed.read(&**file, start, 2 * BLOCK_BYTES).await?;
+                if blocks.is_none() {
+                    passed.peek_failed_at = Some(start);
+                }
+                blocks
+            }
         };
         let Some(blocks) = blocks else { return self.any_header_at(position).await };
         self.bytes_read += blocks.len() as u64;

@@ -138,7 +138,7 @@ pub static OPTIONS: [ConfigOption; 56] = [
         key: "connections.send.timeout.ms",
         allowed: Allowed::Range(1_000, i64::MAX),
         default: Some("120000"),
-        doc: "How long a client may take for the next MiB of its answers, or what is left of them, before its connection is closed and their memory is free.",
+        doc: "How long a client may take for the next MiB of its answers, or what is left of them, before its connection is closed and their memory is free. While others wait for that memory, it has 30 seconds for all of them.",
         ..MILLIS
     },
     ConfigOption {

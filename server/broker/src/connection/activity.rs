@@ -149,9 +149,13 @@ impl Activity {
     /// forgotten.
     pub(crate) fn note_memory(&self, watch: Option<MemoryWatch>) {
         let Some(watch) = watch else { return };
+        // What the client took before is not held against it, but for the piece that is on its way.
+        let sending = self.sending_begun.get().zip(self.sending_since.get());
+        let taken = sending.map_or(Duration::ZERO, |(begun, since)| since.saturating_sub(begun));
+        let sent_time = self.sent_time.get().saturating_add(taken);
         let mut memory = self.memory.borrow_mut();
         memory.retain(|(watch, _)| watch.is_held());
-        memory.push((watch, self.sent_time.get()));
+        memory.push((watch, sent_time));
     }
 
     /// Whether others have waited for so long for memory that this client only has to take its answers to give back.
@@ -319,5 +323,19 @@ mod tests {
         let mut next = Box::pin(budget.take(1));
         assert!(block_on(poll_once(&mut next)).is_none());
         assert_eq!(activity.expire(at(180), &PATIENCE), Some(Lapse::Stalled));
+    }
+
+    #[test]
+    fn what_a_client_took_before_it_held_memory_is_not_held_against_it() {
+        let budget = MemoryBudget::new(10);
+        let activity = Activity::new(at(100));
+        activity.begin_sending(at(100));
+        activity.piece_sent(at(119));
+        activity.piece_sent(at(138));
+        let held = block_on(budget.take(10));
+        activity.note_memory(held.watch());
+        let mut next = Box::pin(budget.take(1));
+        assert!(block_on(poll_once(&mut next)).is_none());
+        assert_eq!(activity.expire(at(141), &PATIENCE), None);
     }
 }

@@ -1,8 +1,8 @@
 //! The metadata log after a full disk: opened again when there is room, and metadata can be changed without a restart.
 //!
-//! Owns the attempts. They run between two changes and never beside one, nor beside a decision of any kind: a change is decided against an image that is the
-//! log's. What had reached the disk though its change was refused counts from then on, as after a restart. A failed sync or a
-//! device error never passes: then metadata is read-only until the node is started again.
+//! Owns the attempts. They run between two changes and never beside one, nor beside a decision of any kind: a change is decided
+//! against an image that is the log's. What had reached the disk though its change was refused counts from then on, as after a
+//! restart. A failed sync or a device error never passes: then metadata is read-only until the node is started again.
 
 use std::cell::RefCell;
 use std::rc::Rc;

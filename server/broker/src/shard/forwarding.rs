@@ -57,7 +57,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 }
 
 impl<M: Mesh<Message>> Forwarded<M> {
-    /// The owner's answers, as `theirs` finds them in its reply; where there are none, what `missing` says for each entry.
+    /// The owner's answers, as `theirs` finds them in its reply; where there is not one for each entry, what `missing` says for
+    /// each: who pairs them by their order must not give one entry the answer of another.
     pub(super) async fn answers<Answer>(
         self,
         theirs: impl FnOnce(Reply) -> Option<Vec<Answer>>,
@@ -66,8 +67,8 @@ impl<M: Mesh<Message>> Forwarded<M> {
         let why = match self.call.reply().await {
             Ok(Reply::Failed) => NoAnswer::Failed,
             Ok(reply) => match theirs(reply) {
-                Some(answers) => return answers,
-                None => NoAnswer::Leaving,
+                Some(answers) if answers.len() == self.slots.len() => return answers,
+                Some(_) | None => NoAnswer::Leaving,
             },
             Err(_) => NoAnswer::Leaving,
         };

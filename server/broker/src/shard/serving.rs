@@ -156,12 +156,12 @@ fn produce<P: Platform, M: Mesh<Message>>(
         let appending = async { Some(shard.begin_forwarded_produce(call).await) };
         let under_way = or(left, appending).await;
         drop(noted);
-        let answers = match under_way {
-            Some(under_way) => under_way.answers().await,
-            // Nobody reads them; the call is over all the same.
-            None => Vec::new(),
+        let reply = match under_way {
+            Some(under_way) => Reply::Produce(under_way.answers().await),
+            // Not a list without entries: a client that has ended its half only may still be told of each partition.
+            None => Reply::Done,
         };
-        owed.answer(Reply::Produce(answers)).await;
+        owed.answer(reply).await;
     }
 }
 

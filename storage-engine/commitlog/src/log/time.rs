@@ -233,8 +233,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         Ok(None)
     }
 
-    /// Batches that `is_wanted` takes for holders of what is looked for, some at a time, from the one that holds `offset` on; `None` at `end` or the
-    /// segment's.
+    /// Batches that `is_wanted` takes for holders of what is looked for, some at a time, from the one that holds `offset` on;
+    /// `None` at `end` or the segment's.
     async fn may_hold(
         &self,
         readable: Readable,
@@ -367,7 +367,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             match self.find_record(readable, batch, wanted).await? {
                 Some(found) => {
                     largest = Some(found.timestamp);
-                    low = found.timestamp.0.max(middle) + 1;
+                    let Some(next) = found.timestamp.0.max(middle).checked_add(1) else { break };
+                    low = next;
                 }
                 None => high = middle - 1,
             }

@@ -283,10 +283,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 
     /// Nobody passes damage of a segment that is gone.
     fn forget_damage_of(&self, segments: &[Segment]) {
-        let log_start = self.ends.get().log_start();
         let is_gone = |damage: &Damage| segments.iter().any(|one| one.base == damage.segment);
-        let mut state = self.state.borrow_mut();
-        state.damage.retain(|damage| !(damage.is_below(log_start) && is_gone(damage)));
+        self.state.borrow_mut().damage.retain(|damage| !is_gone(damage));
     }
 
     /// Removes what an earlier life left below the log start. Order: as [`LogInner::remove_files`], before it syncs.

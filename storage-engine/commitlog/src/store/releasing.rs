@@ -56,6 +56,22 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         }
     }
 
+    /// A log is open again, and recovery has left nothing behind that is not lasting: nothing is owed, unless promised records
+    /// are not there any more. Then the debt stays until the process ends: no stop is clean.
+    pub(super) fn settle(&self, id: TopicPartition, log: &LogInner<D, E>) {
+        let mut unsettled = self.unsettled.borrow_mut();
+        let Some(StoreError::Unsettled { safe_end, .. }) = unsettled.get(&id) else { return };
+        let found = log.ends.get().safe_end();
+        if found >= *safe_end {
+            unsettled.remove(&id);
+        } else {
+            tracing::error!(
+                log = %log.identity, promised = %safe_end, %found,
+                "records that were acknowledged under write caching are gone"
+            );
+        }
+    }
+
     /// What the first of those logs owes that were let go of and not opened again.
     pub(super) fn owed_by_released(&self) -> Option<StoreError> {
         self.unsettled.borrow().values().next().cloned()

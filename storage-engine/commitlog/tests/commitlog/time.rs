@@ -114,6 +114,22 @@ fn the_record_with_the_largest_time_is_the_first_of_its_kind() {
 }
 
 #[test]
+fn the_largest_time_there_can_be_is_found_in_a_batch_that_lies_across_the_start() {
+    let mut world = World::new(Settings::default());
+    for records in [1, 2] {
+        let mut builder = BatchBuilder::new(Codec::None);
+        for _ in 0..records {
+            builder.append(&NewRecord { timestamp: Timestamp(i64::MAX), ..NewRecord::default() });
+        }
+        world.append_synced(&builder.build());
+    }
+    world.log.set_high_watermark(Offset(3));
+    assert_eq!(world.log.raise_log_start(Offset(2)), Ok(Offset(2)));
+    let found = world.executor.run(world.log.offset_of_max_timestamp(Offset(3))).unwrap();
+    assert_eq!(found.map(|found| found.offset), Some(Offset(2)));
+}
+
+#[test]
 fn a_look_into_records_that_expand_a_thousandfold_gives_way_as_it_goes() {
     let mut world = World::new(Settings::default());
     let mut builder = BatchBuilder::new(Codec::Zstd);

@@ -3,7 +3,7 @@
 use commitlog::{DiskError, LogOptions, SafeEnd, StoreError};
 use record::{Codec, Offset};
 
-use crate::support::world::{NOW, Settings, TOPIC, World, batch, identity};
+use crate::support::world::{DIRECTORY, NOW, Settings, TOPIC, World, batch, identity};
 
 fn options(safe_end: SafeEnd) -> LogOptions {
     LogOptions { segment_bytes: 64 << 20, safe_end, ..LogOptions::default() }
@@ -184,8 +184,13 @@ fn a_stop_that_leaves_a_promise_open_is_not_called_clean() {
 }
 
 #[test]
-fn what_a_released_log_has_promised_is_owed_until_it_is_open_again() {
-    for is_opened_again in [false, true] {
+fn what_a_released_log_has_promised_is_owed_until_it_is_open_again_with_all_of_it() {
+    enum Again {
+        Closed,
+        Whole,
+        Emptied,
+    }
+    for again in [Again::Closed, Again::Whole, Again::Emptied] {
         let mut world = cached();
         // Its first file becomes durable, and the directory that names it cannot be opened for a sync.
         world.disk.fail_dir_syncs_after_create(usize::MAX, DiskError::TooManyFiles { errno: 24 });
@@ -196,14 +201,19 @@ fn what_a_released_log_has_promised_is_owed_until_it_is_open_again() {
         world.disk.fail_dir_syncs_after_create(0, DiskError::NotFound);
         let World { executor, store, log, fold, settings, .. } = &world;
         executor.run(store.release_log(log)).unwrap();
-        if is_opened_again {
+        if matches!(again, Again::Emptied) {
+            let file = world.files(".log").remove(0);
+            world.disk.edit(&format!("{DIRECTORY}/{file}"), Vec::clear);
+        }
+        if !matches!(again, Again::Closed) {
             let opened = store.open_log(identity(TOPIC), settings.options, fold.clone(), NOW);
             let (log, _) = executor.run(opened).unwrap();
-            assert_eq!(log.ends().durable(), Offset(3));
+            let expected = if matches!(again, Again::Whole) { 3 } else { 0 };
+            assert_eq!(log.ends().durable(), Offset(expected));
         }
         let (safe_end, durable) = (Offset(3), Offset(0));
         let owed = StoreError::Unsettled { log: "orders-0".to_owned(), safe_end, durable };
-        let expected = if is_opened_again { Ok(()) } else { Err(owed) };
+        let expected = if matches!(again, Again::Whole) { Ok(()) } else { Err(owed) };
         assert_eq!(executor.run(store.close(NOW)), expected);
     }
 }

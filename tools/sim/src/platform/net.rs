@@ -360,6 +360,11 @@ impl SimSocket {
         true
     }
 
+    /// Sends nothing more; answers may still come.
+    pub fn end_sending(&self) {
+        held(&self.0.outgoing).close();
+    }
+
     /// Ends the connection at once: what has not arrived never will.
     pub fn reset(self) {
         held(&self.0.outgoing).bytes.clear();

@@ -45,6 +45,11 @@ impl Client {
         self.socket.send(&frame);
     }
 
+    /// Sends nothing more, and goes on to hear.
+    pub(crate) fn end_sending(&self) {
+        self.socket.end_sending();
+    }
+
     /// The next frame, or why there is none.
     pub(crate) async fn hear(&mut self) -> Heard {
         let frame = async {

@@ -138,6 +138,46 @@ fn check_ends_with_its_client(owner: usize) {
 }
 
 #[test]
+fn a_client_that_has_ended_its_half_is_told_of_each_partition_by_itself() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 2, &[]).await;
+        let (topic, on) = node.topic_of("orders", 4).await;
+        let (full, good, far) = (on[0][0], on[0][1], on[1][0]);
+        for stalled in [full, far] {
+            world.disk().hold(&format!("orders-{stalled}/"));
+        }
+        let large = batch(LARGE_BYTES);
+        for (core, stalled) in [(0, full), (1, far)] {
+            let mut filling = node.connect(core);
+            for _ in 0..FILLING {
+                let request = produce_of(topic, &[stalled], &large);
+                filling.send(VERSION, &ProduceRequest { acks: 0, ..request });
+            }
+            world.sleep(AT_ONCE).await;
+            drop(filling);
+        }
+        let mut leaving = node.connect(0);
+        // The other core's log has no room, and this core's has.
+        let request = produce_of(topic, &[far, good], &large);
+        leaving.send(VERSION, &ProduceRequest { timeout_ms: 600_000, ..request });
+        world.sleep(AT_ONCE).await;
+        // Half of it is the other core's already when there is no sense in beginning the rest.
+        let request = produce_of(topic, &[far, full], &large);
+        leaving.send(VERSION, &ProduceRequest { timeout_ms: 600_000, ..request });
+        world.sleep(AT_ONCE).await;
+        leaving.end_sending();
+        let Heard::Frame(answer) = leaving.hear().await else { panic!("it is not answered") };
+        let expected = [(ErrorCode::NotLeaderOrFollower, -1), (ErrorCode::None, 0)];
+        assert_eq!(produced(&answer), expected);
+        world.disk().release();
+        world.sleep(AT_ONCE).await;
+        let appended = node.connect(1).append(topic, far, &batch(100)).await;
+        assert_eq!(appended, (ErrorCode::None, FILLING), "what was refused was appended");
+        node.stop().await;
+    });
+}
+
+#[test]
 fn a_producer_gets_its_id_while_the_logs_of_a_new_topic_are_made() {
     World::run(|world| async move {
         let node = Node::start(&world, 1, &[]).await;
