@@ -302,13 +302,14 @@ impl CorePlan {
         run_watched(&executor, async move {
             let disk = GlommioDisk::with_free_list(&self.data_dir, self.free_list_bytes_max);
             disk.prime().await.map_err(|error| unusable(&self.data_dir, &error))?;
-            // A core that could not start may leave the others waiting for its seat: then the stop that it caused ends them.
+            // A core that could not start may leave the others waiting for its seat: then the stop that it caused ends them. The
+            // stop is looked at first: a seat that was given up counts as taken, and nobody is there to serve with.
             let joined = async { Some(seat.join().await) };
             let stopped = async {
                 stop.requested().await;
                 None
             };
-            let Some(mesh) = or(joined, stopped).await else { return Ok(ExitReason::Done) };
+            let Some(mesh) = or(stopped, joined).await else { return Ok(ExitReason::Done) };
             let context = CoreContext {
                 mesh,
                 platform: CorePlatform::new(disk),

@@ -484,6 +484,31 @@ fn a_configuration_comes_from_a_pipe_that_is_open_and_no_more_is_read_than_one_m
     assert!(said.contains(expected), "{said}");
 }
 
+#[test]
+fn a_stop_at_any_moment_of_a_start_ends_it() {
+    let data_dir = data_dir("early");
+    for shards in ["1", "2", "4"] {
+        for moment in ["starting the cores", "metadata recovered", "listening", "logs recovered"] {
+            let mut command = corelog();
+            command.args(["serve", "--shards", shards, "--listen", "127.0.0.1:0", "--data-dir"]);
+            command.arg(&data_dir).args(["--set", "admin.listen=127.0.0.1:0"]);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut said =
+                BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+            assert!(said.any(|line| line.contains(moment)), "{shards} {moment}");
+            let pid = child.id().to_string();
+            assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+            // It ends when the process does, and must not be full before.
+            let rest = std::thread::spawn(move || said.collect::<Vec<_>>());
+            let mut node = Node { child, kafka: String::new(), admin: String::new() };
+            let status = ended(&mut node.child);
+            let rest = rest.join().unwrap();
+            assert_eq!(status.code(), Some(0), "{shards} {moment}: {rest:?}");
+        }
+    }
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
 /// What a start that is refused says, and its exit code.
 fn refusal(data_dir: &Path, settings: &[&str]) -> (Option<i32>, String) {
     let mut refused = spawn(data_dir, settings);

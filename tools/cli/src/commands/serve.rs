@@ -264,13 +264,15 @@ async fn control(
         started,
         mutant: broker::mutant::Mutant::default(),
     };
-    let requested = context.stop.requested();
+    let (asked, requested) = (context.stop.clone(), context.stop.requested());
     let stop = async {
         requested.await;
         notify::tell(notify::STOPPING);
     };
     match broker::run_control(context.platform, context.mesh, options, stop, announce).await {
         Ok(()) => ExitReason::Done,
+        // A core that ended because it was asked to has refused nothing.
+        Err(StartRefusal::Core { .. }) if asked.is_requested() => ExitReason::Done,
         Err(refusal) => {
             let reason = match &refusal {
                 StartRefusal::Data(_) => ExitReason::DataRefused,
