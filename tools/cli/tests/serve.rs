@@ -413,6 +413,18 @@ fn log_verify_reports_what_a_data_directory_has_lost_as_a_whole() {
     drop(std::fs::remove_dir_all(&data_dir));
 }
 
+#[test]
+fn the_directory_of_another_node_is_refused_and_its_next_start_is_as_clean_as_its_stop() {
+    let data_dir = data_dir("other");
+    assert!(start(&data_dir, &[]).stop().success());
+    let (code, said) = refusal(&data_dir, &["node.id=2"]);
+    assert_eq!(code, Some(15), "{said}");
+    assert!(said.contains("this directory belongs to another node"), "{said}");
+    let said = log_of(start(&data_dir, &[]), "-TERM");
+    assert!(said.contains("last_stop=\"clean\""), "{said}");
+    drop(std::fs::remove_dir_all(&data_dir));
+}
+
 /// Makes a pipe that nobody writes to.
 fn pipe(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
