@@ -104,8 +104,7 @@ pub(super) async fn consume(
             }
             let is_pausing = world.chance(|prng| prng.happens(OneIn(4)));
             if is_pausing || plan.is_last {
-                let pause = world.chance(|prng| prng.between(1, 20));
-                world.executor.sleep(Duration::from_millis(pause)).await;
+                world.pause((1, 20)).await;
             }
         }
     }

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use broker::sync::Flag;
 use wire::fetch::FetchResponse;
@@ -60,9 +59,9 @@ pub(super) async fn stall_disk(world: Rc<World>, disk: SimDisk, is_over: Flag) {
             history.name(place)
         };
         disk.hold(&format!("{name}/"));
-        pause(&world, 3_000).await;
+        world.pause((1, 3_000)).await;
         disk.release();
-        pause(&world, 500).await;
+        world.pause((1, 500)).await;
     }
 }
 
@@ -74,20 +73,15 @@ pub(super) async fn still_cores(
     is_over: Flag,
 ) {
     while !is_over.is_raised() {
-        pause(&world, 200).await;
+        world.pause((1, 200)).await;
         let core = world.chance(|prng| prng.below(u64::from(plan.cores) + 1));
         let core = CoreIndex(u16::try_from(core).expect("a few cores"));
         let core = machine.executor().on_core(core);
         world.count(|stats| stats.still_cores += 1);
         core.stand_still();
-        pause(&world, 800).await;
+        world.pause((1, 800)).await;
         core.go_on();
     }
-}
-
-async fn pause(world: &World, ms_max: u64) {
-    let ms = world.chance(|prng| prng.between(1, ms_max));
-    world.executor.sleep(Duration::from_millis(ms)).await;
 }
 
 /// A client that asks for much and does not read; then it reads after all, or leaves.
@@ -98,7 +92,7 @@ pub(super) async fn be_slow(
     is_over: Flag,
 ) -> Verdict {
     while !is_over.is_raised() {
-        pause(&world, 500).await;
+        world.pause((1, 500)).await;
         let Some(mut connection) = Connection::open(&world, &machine, plan) else { continue };
         world.count(|stats| stats.sluggards += 1);
         let places: Vec<Place> = (0..world.history.borrow().partitions.len()).map(Place).collect();
@@ -113,7 +107,7 @@ pub(super) async fn be_slow(
             connection.send(FETCH_VERSION, &request, Answered::Yes);
             asked.push(known);
         }
-        pause(&world, 2_000).await;
+        world.pause((1, 2_000)).await;
         if world.chance(Prng::coin) {
             connection.cut();
             continue;

@@ -25,6 +25,7 @@ mod verify;
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
+use std::time::Duration;
 
 use broker::mutant::Mutant;
 use broker::sync::Flag;
@@ -262,6 +263,12 @@ impl World {
 
     fn chance<T>(&self, draw: impl FnOnce(&mut Prng) -> T) -> T {
         draw(&mut self.prng.borrow_mut())
+    }
+
+    /// Lets some time pass: between so many milliseconds.
+    async fn pause(&self, (ms_min, ms_max): (u64, u64)) {
+        let ms = self.chance(|prng| prng.between(ms_min, ms_max));
+        self.executor.sleep(Duration::from_millis(ms)).await;
     }
 
     fn count(&self, change: impl FnOnce(&mut BrokerStats)) {

@@ -6,7 +6,6 @@
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
-use std::time::Duration;
 
 use broker::sync::Flag;
 use record::{BatchBuilder, Codec, NewRecord, PartitionIndex, Timestamp, TopicId};
@@ -142,8 +141,7 @@ pub(super) async fn come_and_go(
     is_over: Flag,
 ) -> Verdict {
     while !is_over.is_raised() {
-        let pause = world.chance(|prng| prng.between(5, 400));
-        world.executor.sleep(Duration::from_millis(pause)).await;
+        world.pause((5, 400)).await;
         let Some(mut connection) = Connection::open(&world, &machine, plan) else { continue };
         let index = world.chance(|prng| prng.index(NAMES.len()));
         let known = world.passing.borrow().known[index];

@@ -186,8 +186,7 @@ pub(super) async fn produce(
         if next == Next::Done {
             return Ok(());
         }
-        let pause = world.chance(|prng| prng.between(1, 100));
-        world.executor.sleep(Duration::from_millis(pause)).await;
+        world.pause((1, 100)).await;
     }
 }
 

@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use std::time::Duration;
 
 use broker::sync::Flag;
 use record::{Offset, PartitionIndex};
@@ -70,8 +69,7 @@ pub(super) async fn delete(
     is_over: Flag,
 ) -> Verdict {
     while !is_over.is_raised() {
-        let pause = world.chance(|prng| prng.between(5, 800));
-        world.executor.sleep(Duration::from_millis(pause)).await;
+        world.pause((5, 800)).await;
         let Some(mut connection) = Connection::open(&world, &machine, plan) else { continue };
         delete_some(&world, &mut connection, plan).await?;
     }
