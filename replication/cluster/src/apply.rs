@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 
 use record::{NodeId, Offset, PartitionIndex, Slot, TopicId};
 
+use crate::bounds::Bounds;
 use crate::image::{
     Image, NODE_ID_MAX, Node, PARTITIONS_PER_TOPIC_MAX, Partition, REPLICAS_MAX, Topic,
 };
@@ -37,7 +38,7 @@ pub enum ApplyError {
         expected: String,
     },
     /// A level that this version does not know, or a step back.
-    #[error("feature level {level}: must be {current}..={known}")]
+    #[error("feature level {level}: must be {}", Bounds(current, known))]
     FeatureLevel {
         /// In the record.
         level: u16,
@@ -47,7 +48,7 @@ pub enum ApplyError {
         known: u16,
     },
     /// A node id outside its range, or a node without cores or listeners.
-    #[error("node {node}: id must be 0..={NODE_ID_MAX}, with a core and a listener at least")]
+    #[error("node {node}: id must be 0 to {NODE_ID_MAX}, with a core and a listener at least")]
     Node {
         /// The node.
         node: NodeId,

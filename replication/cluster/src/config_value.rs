@@ -8,6 +8,8 @@ use alloc::format;
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
+use crate::Bounds;
+
 /// Longest value of an option, in bytes: what Kafka's own records can hold.
 pub const CONFIG_VALUE_BYTES_MAX: usize = 32_767;
 
@@ -104,7 +106,7 @@ pub enum ConfigRefusal {
         form: &'static str,
     },
     /// Outside the option's range.
-    #[error("{name} = {value}: must be {minimum}..={maximum}")]
+    #[error("{name} = {value}: must be {}", Bounds(minimum, maximum))]
     OutOfRange {
         /// The option.
         name: &'static str,
@@ -116,7 +118,7 @@ pub enum ConfigRefusal {
         maximum: i64,
     },
     /// Outside the option's range of fractions.
-    #[error("{name} = {value}: must be {minimum}..={maximum}")]
+    #[error("{name} = {value}: must be {}", Bounds(minimum, maximum))]
     FractionOutOfRange {
         /// The option.
         name: &'static str,

@@ -17,7 +17,7 @@ use crate::placement::{AssignedReplicas, Taken, TooManyPartitions};
 use crate::records::MetadataRecord;
 use crate::topic_config::{Accepted, check_topic_config};
 use crate::topic_name::{METADATA_TOPIC, NameRefusal, check_topic_name, collision_form};
-use crate::{ConfigRefusal, Decision};
+use crate::{Bounds, ConfigRefusal, Decision};
 
 /// What the counts of a topic are where the request leaves them open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,7 +128,7 @@ pub enum CreateRefusal {
         name: String,
     },
     /// Not a number of partitions (37).
-    #[error("{count} partitions: must be 1..={PARTITIONS_PER_TOPIC_MAX}, or -1 for the default")]
+    #[error("{count} partitions: must be 1 to {PARTITIONS_PER_TOPIC_MAX}, or -1 for the default")]
     Partitions {
         /// As asked.
         count: i32,
@@ -137,7 +137,7 @@ pub enum CreateRefusal {
     #[error(transparent)]
     TooMany(#[from] TooManyPartitions),
     /// Not a number of replicas, or more than there are nodes (38).
-    #[error("replication factor {factor}: must be 1..={nodes}, the number of nodes, or -1")]
+    #[error("replication factor {factor}: must be {}, the number of nodes, or -1", Bounds(1, *nodes))]
     ReplicationFactor {
         /// As asked.
         factor: i16,

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::image::Image;
 use crate::records::MetadataRecord;
-use crate::{Decision, FEATURE_LEVEL_KNOWN, Intent, excerpt};
+use crate::{Bounds, Decision, FEATURE_LEVEL_KNOWN, Intent, excerpt};
 
 /// The feature's name, as clients see it.
 pub const FEATURE_NAME: &str = "corelog.version";
@@ -45,7 +45,7 @@ pub enum FeatureRefusal {
         name: String,
     },
     /// A level that this version cannot work with.
-    #[error("{FEATURE_NAME} = {level}: must be {FEATURE_LEVEL_MIN}..={FEATURE_LEVEL_KNOWN}")]
+    #[error("{FEATURE_NAME} = {level}: must be {}", Bounds(FEATURE_LEVEL_MIN, FEATURE_LEVEL_KNOWN))]
     Level {
         /// As asked.
         level: i16,
@@ -155,7 +155,7 @@ mod tests {
         let unknown = "feature metadata.version: unknown; there is corelog.version";
         check(update("metadata.version", 1, UP), unknown);
         for level in [0, -1, 2, i16::MAX] {
-            let bound = alloc::format!("corelog.version = {level}: must be 1..=1");
+            let bound = alloc::format!("corelog.version = {level}: must be 1");
             check(update(FEATURE_NAME, level, 3), &bound);
         }
         for upgrade_type in [0, 4, -1] {

@@ -16,6 +16,7 @@ extern crate std;
 
 mod alter_configs;
 mod apply;
+mod bounds;
 mod config_value;
 mod cow;
 mod create_partitions;
@@ -43,6 +44,7 @@ pub use alter_configs::{
     ConfigTarget,
 };
 pub use apply::{ApplyError, FEATURE_LEVEL_KNOWN};
+pub use bounds::Bounds;
 pub use config_value::{
     Allowed, CONFIG_VALUE_BYTES_MAX, ConfigRefusal, ConfigType, check_value, excerpt, list_items,
     parse_boolean, plain_form,

@@ -32,7 +32,7 @@ pub enum LeaderEpochs {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterRefusal {
     /// The id is outside its range.
-    #[error("node.id = {node}: must be 0..={NODE_ID_MAX}")]
+    #[error("node.id = {node}: must be 0 to {NODE_ID_MAX}")]
     NodeId {
         /// The id.
         node: NodeId,
@@ -44,7 +44,7 @@ pub enum RegisterRefusal {
         node: NodeId,
     },
     /// None, too many, or two of one name.
-    #[error("node {node}: {count} listeners: must be 1..={LISTENERS_MAX} with distinct names")]
+    #[error("node {node}: {count} listeners: must be 1 to {LISTENERS_MAX} with distinct names")]
     Listeners {
         /// The id.
         node: NodeId,

@@ -21,7 +21,7 @@ pub const METADATA_TOPIC: &str = "__cluster_metadata";
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum NameRefusal {
     /// No characters, or too many.
-    #[error("topic name of {bytes} bytes: must be 1..={TOPIC_NAME_BYTES_MAX}")]
+    #[error("topic name of {bytes} bytes: must be 1 to {TOPIC_NAME_BYTES_MAX}")]
     Length {
         /// Its length.
         bytes: usize,

@@ -163,7 +163,7 @@ pub enum FetchRefusal {
     #[error("this server is not the leader of the partition")]
     NotLeader,
     /// Below the log start or beyond the log end.
-    #[error("offset {offset} outside {start}..={end}")]
+    #[error("offset {offset} outside {start} to {end}")]
     OutOfRange {
         /// What was asked for.
         offset: Offset,

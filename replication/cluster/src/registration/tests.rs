@@ -64,11 +64,11 @@ fn impossible_registrations_are_refused() {
         let refused = image.decide_register(&cluster(), &node, LeaderEpochs::Keep);
         assert_eq!(refused.unwrap_err().to_string(), expected);
     };
-    check(|node| node.node = NodeId(10_000), "node.id = 10000: must be 0..=9999");
-    check(|node| node.node = NodeId(-1), "node.id = -1: must be 0..=9999");
+    check(|node| node.node = NodeId(10_000), "node.id = 10000: must be 0 to 9999");
+    check(|node| node.node = NodeId(-1), "node.id = -1: must be 0 to 9999");
     check(|node| node.shards = 0, "node 1: has no data core");
     let listeners =
-        |count| alloc::format!("node 1: {count} listeners: must be 1..=64 with distinct names");
+        |count| alloc::format!("node 1: {count} listeners: must be 1 to 64 with distinct names");
     check(|node| node.listeners.clear(), &listeners(0));
     check(|node| node.listeners.push(node.listeners[0].clone()), &listeners(2));
     check(

@@ -57,15 +57,15 @@ fn refusals_name_the_option_the_value_and_the_bound() {
     let form = "retention.ms = 7d: must be a whole number of 64 bits";
     check("retention.ms", Some("7d"), form);
     check("retention.ms", Some(""), "retention.ms = : must be a whole number of 64 bits");
-    let range = "retention.ms = -2: must be -1..=9223372036854775807";
+    let range = "retention.ms = -2: must be -1 to 9223372036854775807";
     check("retention.ms", Some("-2"), range);
-    let range = "segment.bytes = 1048575: must be 1048576..=2147483647";
+    let range = "segment.bytes = 1048575: must be 1048576 to 2147483647";
     check("segment.bytes", Some("1048575"), range);
-    let range = "segment.bytes = 2147483648: must be 1048576..=2147483647";
+    let range = "segment.bytes = 2147483648: must be 1048576 to 2147483647";
     check("segment.bytes", Some("2147483648"), range);
     let huge = "segment.bytes = 99999999999999999999: must be a whole number of 32 bits";
     check("segment.bytes", Some("99999999999999999999"), huge);
-    check("min.insync.replicas", Some("0"), "min.insync.replicas = 0: must be 1..=32767");
+    check("min.insync.replicas", Some("0"), "min.insync.replicas = 0: must be 1 to 32767");
     let words = "cleanup.policy = compactt: must be compact, delete";
     check("cleanup.policy", Some("compactt"), words);
     let later = "cleanup.policy = compact: not supported yet; supported: delete, (empty)";
@@ -82,9 +82,9 @@ fn refusals_name_the_option_the_value_and_the_bound() {
     let later = "remote.storage.enable = TRUE: not supported yet; supported: false";
     check("remote.storage.enable", Some("TRUE"), later);
     check("preallocate", Some("yes"), "preallocate = yes: must be true or false");
-    let ratio = "min.cleanable.dirty.ratio = 1.5: must be 0..=1";
+    let ratio = "min.cleanable.dirty.ratio = 1.5: must be 0 to 1";
     check("min.cleanable.dirty.ratio", Some("1.5"), ratio);
-    let ratio = "min.cleanable.dirty.ratio = NaN: must be 0..=1";
+    let ratio = "min.cleanable.dirty.ratio = NaN: must be 0 to 1";
     check("min.cleanable.dirty.ratio", Some("NaN"), ratio);
     let replicas = "leader.replication.throttled.replicas";
     let pairs =

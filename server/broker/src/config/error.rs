@@ -241,7 +241,7 @@ pub enum AddressProblem {
     #[error("an IPv6 address stands in brackets, such as [::1]:9092")]
     Brackets,
     /// A number that is no port.
-    #[error("the port must be 0..=65535")]
+    #[error("the port must be 0 to 65535")]
     Port,
 }
 
@@ -252,7 +252,7 @@ pub enum AddressLimitProblem {
     #[error("must be HOST:COUNT, such as 127.0.0.1:200, ::1:3 or client1.example.org:50")]
     Form,
     /// A count out of its bound.
-    #[error("the count must be 0..=2147483647")]
+    #[error("the count must be 0 to 2147483647")]
     Count,
     /// Another item is about the same host.
     #[error("the host stands twice")]

@@ -3,7 +3,7 @@
 //! Owns both spellings, Kafka's `NAME://HOST:PORT` lists and `[[listeners]]`. Names are never resolved here: binding needs an
 //! address.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -97,18 +97,12 @@ impl ListenerTable {
     }
 }
 
-/// A listener and where it was set.
-pub(super) struct PlacedListener {
-    pub(super) listener: ListenerConfig,
-    pub(super) place: Place,
-}
-
 /// Every listener, checked; what is wrong is reported and left out.
 pub(super) fn resolve_listeners(
     collected: &Collected,
     errors: &mut Vec<ConfigError>,
     warnings: &mut Vec<String>,
-) -> Vec<PlacedListener> {
+) -> Vec<ListenerConfig> {
     let text_of = |key: &str| collected.settings.get(key).and_then(|it| it.value.as_deref());
     let place_of = |key: &str| {
         collected.settings.get(key).map_or(Place::Default, |setting| setting.place.clone())
@@ -127,7 +121,6 @@ pub(super) fn resolve_listeners(
         let read = tables.iter().filter_map(|table| from_table(table, advertise, errors));
         (read.collect(), tables.len())
     };
-    leave_named(&mut listeners, errors);
     let is_whole = errors.len() == count_before && listeners.len() == count;
     if !(1..=LISTENERS_MAX).contains(&count) {
         let (listener, problem) = ("listeners".to_owned(), ListenerProblem::Count);
@@ -136,14 +129,14 @@ pub(super) fn resolve_listeners(
     let advertised = text_of("advertised.listeners").unwrap_or_default();
     let advertised_place = place_of("advertised.listeners");
     apply_advertised(advertised, &advertised_place, &mut listeners, is_whole, errors);
-    warnings.extend(listeners.iter().filter_map(|placed| warning_of(&placed.listener)));
+    check_names(&listeners, &place, errors);
+    warnings.extend(listeners.iter().filter_map(warning_of));
     listeners
 }
 
 /// Puts what `[[listeners]]` advertise where it is shown and described: into `advertised.listeners`.
-pub(super) fn note_advertised(collected: &mut Collected, listeners: &[PlacedListener]) {
-    let told = listeners.iter().filter_map(|placed| placed.listener.advertised_text());
-    let told: Vec<String> = told.collect();
+pub(super) fn note_advertised(collected: &mut Collected, listeners: &[ListenerConfig]) {
+    let told: Vec<String> = listeners.iter().filter_map(ListenerConfig::advertised_text).collect();
     if collected.listener_tables.is_empty() || told.is_empty() {
         return;
     }
@@ -161,7 +154,7 @@ fn from_list(
     place: &Place,
     advertise: Advertise,
     errors: &mut Vec<ConfigError>,
-) -> Vec<PlacedListener> {
+) -> Vec<ListenerConfig> {
     let mut listeners = Vec::new();
     for item in list_items(text) {
         let (name, address) = item.split_once("://").unwrap_or((NAME_DEFAULT, item));
@@ -169,8 +162,7 @@ fn from_list(
         match parse_bind(address) {
             Ok(bind) => {
                 let name = name.to_owned();
-                let listener = ListenerConfig { name, bind, advertised: None, advertise };
-                listeners.push(PlacedListener { listener, place });
+                listeners.push(ListenerConfig { name, bind, advertised: None, advertise });
             }
             Err(problem) => {
                 let (key, value) = ("listeners".to_owned(), excerpt(item));
@@ -185,7 +177,7 @@ fn from_table(
     table: &ListenerTable,
     advertise_default: Advertise,
     errors: &mut Vec<ConfigError>,
-) -> Option<PlacedListener> {
+) -> Option<ListenerConfig> {
     let before = errors.len();
     let name = table.field("name").unwrap_or(NAME_DEFAULT).to_owned();
     let mut refuse = |place: Place, problem| {
@@ -224,14 +216,13 @@ fn from_table(
     }
     let bind = bind.and_then(|(_, address)| address.ok())?;
     let advertised = advertised.and_then(|(_, told)| told.ok());
-    let listener = ListenerConfig { name, bind, advertised, advertise };
-    Some(PlacedListener { listener, place: table.place_of("name") })
+    Some(ListenerConfig { name, bind, advertised, advertise })
 }
 
 fn apply_advertised(
     text: &str,
     place: &Place,
-    listeners: &mut [PlacedListener],
+    listeners: &mut [ListenerConfig],
     is_whole: bool,
     errors: &mut Vec<ConfigError>,
 ) {
@@ -246,8 +237,8 @@ fn apply_advertised(
                 continue;
             }
         };
-        match listeners.iter_mut().find(|placed| placed.listener.name == name) {
-            Some(placed) => placed.listener.advertised = Some(told),
+        match listeners.iter_mut().find(|listener| listener.name == name) {
+            Some(listener) => listener.advertised = Some(told),
             // A listener that could not be read is reported already.
             None if !is_whole => {}
             None => {
@@ -261,30 +252,29 @@ fn apply_advertised(
 /// In Kafka these names mean their protocol unless a map says otherwise.
 const SECURE_NAMES: [&str; 3] = ["SSL", "SASL_SSL", "SASL_PLAINTEXT"];
 
-/// Leaves those with a name that can be told to clients, each name once.
-fn leave_named(listeners: &mut Vec<PlacedListener>, errors: &mut Vec<ConfigError>) {
-    let mut seen: BTreeSet<String> = BTreeSet::new();
-    listeners.retain(|PlacedListener { listener, place }| {
+fn check_names(listeners: &[ListenerConfig], place: &Place, errors: &mut Vec<ConfigError>) {
+    const NAME_BYTES_MAX: usize = 64;
+    let mut seen: Vec<&str> = Vec::new();
+    for listener in listeners {
         let name = listener.name.as_str();
-        let problem = if !is_legal_name(name) {
+        let is_legal = (1..=NAME_BYTES_MAX).contains(&name.len())
+            && name.chars().all(|each| each.is_ascii_alphanumeric() || "_-.".contains(each));
+        let problem = if seen.contains(&name) {
+            ListenerProblem::NameTwice
+        } else if !is_legal {
             ListenerProblem::Name
         } else if SECURE_NAMES.iter().any(|secure| name.eq_ignore_ascii_case(secure)) {
             ListenerProblem::SecureName
-        } else if !seen.insert(name.to_owned()) {
-            ListenerProblem::NameTwice
         } else {
-            return true;
+            seen.push(name);
+            continue;
         };
-        let (place, listener) = (place.clone(), excerpt(name));
-        errors.push(ConfigError::Listener { place, listener, problem });
-        false
-    });
-}
-
-fn is_legal_name(name: &str) -> bool {
-    const NAME_BYTES_MAX: usize = 64;
-    (1..=NAME_BYTES_MAX).contains(&name.len())
-        && name.chars().all(|each| each.is_ascii_alphanumeric() || "_-.".contains(each))
+        errors.push(ConfigError::Listener {
+            place: place.clone(),
+            listener: excerpt(name),
+            problem,
+        });
+    }
 }
 
 /// P58: the most repeated failure of newcomers is an address that only the node itself can reach.

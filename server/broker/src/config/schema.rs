@@ -470,7 +470,7 @@ pub static OPTIONS: [ConfigOption; 56] = [
     ConfigOption {
         key: "trace.filter",
         default: Some("info"),
-        doc: "What is logged: a level, or TARGET=LEVEL with commas.",
+        doc: "What is logged: a level, or MODULE=LEVEL with commas.",
         ..TEXT
     },
     ConfigOption {

@@ -223,7 +223,7 @@ fn form_of(option: &ConfigOption) -> String {
     let form = match (option.kind, option.allowed) {
         (ConfigType::Int | ConfigType::Short | ConfigType::Long, Allowed::Range(low, high)) => {
             let in_words = bound_in_words(option);
-            format!("a whole number {low}..={high}{in_words}")
+            format!("a whole number from {low} to {high}{in_words}")
         }
         (ConfigType::String, _) => "a string".to_owned(),
         (ConfigType::List, _) => "a string with commas, or an array of strings".to_owned(),

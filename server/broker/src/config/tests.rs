@@ -203,7 +203,7 @@ fn bad_files_are_refused_with_line_key_value_and_bound() {
             expected.iter().map(|line| format!("corelog.toml:{line}")).collect();
         assert_eq!(refused(&file(text)), expected, "{text}");
     };
-    let segment = "must be a whole number of bytes 1048576..=2147483647 (1 MiB to 2 GiB)";
+    let segment = "must be a whole number of bytes from 1048576 to 2147483647 (1 MiB to 2 GiB)";
     for (value, said) in [
         ("\"10\"", "\"10\""),
         ("10.5", "10.5"),
@@ -218,16 +218,19 @@ fn bad_files_are_refused_with_line_key_value_and_bound() {
         let line = format!("1: log.segment.bytes = {said}: {segment}");
         check(&format!("log.segment.bytes = {value}"), &[&line]);
     }
-    let small = "2: log.segment.bytes = 512: must be 1048576..=2147483647 (1 MiB to 2 GiB)";
+    let small = "2: log.segment.bytes = 512: must be 1048576 to 2147483647 (1 MiB to 2 GiB)";
     check("\nlog.segment.bytes = 512", &[small]);
     check(
         "[log]\n\nsegment.bytes = -1",
-        &["3: log.segment.bytes = -1: must be 1048576..=2147483647 (1 MiB to 2 GiB)"],
+        &["3: log.segment.bytes = -1: must be 1048576 to 2147483647 (1 MiB to 2 GiB)"],
     );
-    check("node.id = 10000", &["1: node.id = 10000: must be 0..=9999"]);
-    check("node.id = \"one\"", &["1: node.id = \"one\": must be a whole number 0..=9999"]);
-    check("shards = 0", &["1: shards = 0: must be 1..=1024"]);
-    check("shards = \"many\"", &["1: shards = \"many\": must be auto, or a whole number 1..=1024"]);
+    check("node.id = 10000", &["1: node.id = 10000: must be 0 to 9999"]);
+    check("node.id = \"one\"", &["1: node.id = \"one\": must be a whole number from 0 to 9999"]);
+    check("shards = 0", &["1: shards = 0: must be 1 to 1024"]);
+    check(
+        "shards = \"many\"",
+        &["1: shards = \"many\": must be auto, or a whole number from 1 to 1024"],
+    );
     let flag = "must be true or false";
     check("delete.topic.enable = 1", &[&format!("1: delete.topic.enable = 1: {flag}")]);
     check("delete.topic.enable = \"yes\"", &[&format!("1: delete.topic.enable = \"yes\": {flag}")]);
@@ -293,13 +296,13 @@ fn every_error_is_told_at_once_in_the_order_of_the_lines() {
     sources.sets = vec!["nonsense".to_owned(), "num.partitions=x".to_owned()];
     let expected = [
         "--set nonsense: must be KEY=VALUE",
-        "corelog.toml:1: node.id = -5: must be 0..=9999",
-        "corelog.toml:2: shards = 0: must be 1..=1024",
+        "corelog.toml:1: node.id = -5: must be 0 to 9999",
+        "corelog.toml:2: shards = 0: must be 1 to 1024",
         "corelog.toml:3: foo: unknown option",
-        "corelog.toml:4: fetch.max.bytes = \"big\": must be a whole number of bytes 1024..=2147483647 (1 KiB to 2 GiB)",
+        "corelog.toml:4: fetch.max.bytes = \"big\": must be a whole number of bytes from 1024 to 2147483647 (1 KiB to 2 GiB)",
         "corelog.toml:5: listeners = x: must be IP:PORT, such as 127.0.0.1:9092 or [::1]:9092",
-        "environment CORELOG_NUM_PARTITIONS: num.partitions = 0: must be 1..=10000",
-        "--set: num.partitions = x: must be a whole number 1..=10000",
+        "environment CORELOG_NUM_PARTITIONS: num.partitions = 0: must be 1 to 10000",
+        "--set: num.partitions = x: must be a whole number from 1 to 10000",
     ];
     assert_eq!(refused(&sources), expected);
 }
@@ -325,7 +328,7 @@ fn a_bad_environment_or_command_line_is_refused_with_its_name() {
     let check = |pair: (&str, &str), expected: &str| {
         assert_eq!(refused(&environment(&[pair])), [expected], "{pair:?}");
     };
-    let form = "must be auto, or a whole number 1..=1024";
+    let form = "must be auto, or a whole number from 1 to 1024";
     let said = format!("environment CORELOG_SHARDS: shards = two: {form}");
     check(("CORELOG_SHARDS", "two"), &said);
     check(("CORELOG_SHARDS", ""), &format!("environment CORELOG_SHARDS: shards = : {form}"));
@@ -437,7 +440,7 @@ fn bad_listeners_are_refused() {
         ("PLAINTEXT://kafka-1.example.org:9092", name),
         ("::1:9092", brackets),
         ("fe80::1", brackets),
-        ("127.0.0.1:99999", "the port must be 0..=65535"),
+        ("127.0.0.1:99999", "the port must be 0 to 65535"),
     ] {
         let text = format!("listeners = \"{value}\"");
         check(&text, &format!("1: listeners = {value}: {said}"));
@@ -479,34 +482,6 @@ fn bad_listeners_are_refused() {
     );
     check(&table("advertise = \"x\""), "3: listeners.advertise = x: must be node or core");
     check(&table("advertised = \"a\""), &format!("3: listeners.advertised = a: {told}"));
-}
-
-#[test]
-fn of_two_listeners_the_second_is_told_where_it_stands_and_only_once() {
-    let text = |names: [&str; 2]| {
-        let [first, second] = names;
-        format!(
-            "[[listeners]]\nname = \"{first}\"\nbind = \":9092\"\n\n\
-             [[listeners]]\nbind = \"127.0.0.1:9092\"\nname = \"{second}\"\n"
-        )
-    };
-    let name = "a name has 1 to 64 letters, digits, '_', '-' or '.'";
-    for (names, expected) in [
-        (["A", "A"], "7: listener A: the name stands twice".to_owned()),
-        (["A", "B C"], format!("7: listener B C: {name}")),
-        (["\\u0012A", "B"], format!("2: listener ?A: {name}")),
-    ] {
-        assert_eq!(refused(&file(&text(names))), [format!("corelog.toml:{expected}")]);
-    }
-    let overlap = refused(&file(&text(["A", "B"])));
-    assert_eq!(overlap.len(), 1, "{overlap:?}");
-    let said = "corelog.toml:7: listener A and listener B: both would listen on port 9092";
-    assert!(overlap[0].starts_with(said), "{overlap:?}");
-    let admin = refused(&file("listeners = \":9\"\n\"admin.listen\" = \"127.0.0.1:9\""));
-    assert!(
-        admin[0].starts_with("corelog.toml:2: listener PLAINTEXT and admin.listen"),
-        "{admin:?}"
-    );
 }
 
 #[test]
