@@ -422,6 +422,7 @@ impl Cores {
     /// Waits until every core has ended; the first end that was not asked for decides the reason.
     fn wait(mut self) -> Result<ExitReason, StartError> {
         let mut verdict = Ok(ExitReason::Done);
+        let mut unasked = None;
         let mut left = self.threads.len();
         while left > 0 {
             self.sleep();
@@ -430,7 +431,7 @@ impl Cores {
                 left -= 1;
                 let is_first = !self.stop.is_requested();
                 if is_first && matches!(end, Ok(ExitReason::Done)) {
-                    tracing::info!(core, "the core has ended; stopping the others");
+                    unasked = Some(core);
                 }
                 self.stop.request();
                 if matches!(verdict, Ok(ExitReason::Done)) {
@@ -442,6 +443,10 @@ impl Cores {
             if thread.join().is_err() && matches!(verdict, Ok(ExitReason::Done)) {
                 verdict = Ok(ExitReason::Bug);
             }
+        }
+        // Only now: a core ends so too when a start is refused, and then the refusal is what there is to say.
+        if let (Some(core), Ok(ExitReason::Done)) = (unasked, &verdict) {
+            tracing::info!(core, "the core has ended unasked, and the others with it");
         }
         verdict
     }
