@@ -7,8 +7,10 @@ mod batch_records;
 mod client;
 mod commands;
 mod exit;
+mod habits;
 mod lines;
 mod moment;
+mod number;
 mod output;
 mod partitioner;
 mod progress;
@@ -150,7 +152,7 @@ fn with_exit_codes(command: clap::Command) -> clap::Command {
 }
 
 fn main() -> ExitCode {
-    let matches = command_line().get_matches();
+    let matches = command_line().try_get_matches().unwrap_or_else(|error| habits::exit(error));
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match &cli.command {
         Command::Serve(args) => return commands::serve::run(args),

@@ -64,6 +64,12 @@ impl Output {
     }
 }
 
+/// A number of things, as people say it: `1 byte`, `2 bytes`.
+pub(crate) fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// One JSON value and the end of its line.
 pub(crate) fn write_json_line(sink: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *sink, value)?;

@@ -11,6 +11,8 @@ const BINARY: &str = env!("CARGO_BIN_EXE_corelog");
 
 #[path = "client/errors.rs"]
 mod errors;
+#[path = "client/offline.rs"]
+mod offline;
 #[path = "client/progress.rs"]
 mod progress;
 #[path = "client/records.rs"]
@@ -353,7 +355,7 @@ fn records_are_deleted_from_the_front() {
     let (code, said) =
         failed(&with_input(&["records", "delete", "trim-test", "--before", "9"], ""));
     assert!(code == 1 && said.contains("OFFSET_OUT_OF_RANGE"), "{said}");
-    assert!(said.contains("; trim-test-0 holds 1..3"), "{said}");
+    assert!(said.contains("; trim-test-0 starts at 1 and ends at 3"), "{said}");
     // Everything is older than that.
     let future = ["records", "delete", "trim-test", "-p", "1", "--before-time", "9999-01-01"];
     assert_eq!(words(&told(&future))[1..], [["1", "2"]]);

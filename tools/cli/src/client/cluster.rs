@@ -58,10 +58,7 @@ impl<P: Platform> Client<P> {
 
     /// The APIs that the first broker to answer serves, ascending by key.
     pub(crate) async fn served_apis(&mut self) -> Result<Vec<(i16, Versions)>, ClientError> {
-        let connection = match self.any.take() {
-            Some(connection) => connection,
-            None => self.dial_any().await?,
-        };
+        let connection = self.take_any().await?;
         let mut served = connection.served().to_vec();
         served.sort_by_key(|(key, _)| *key);
         self.any = Some(connection);

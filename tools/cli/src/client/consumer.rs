@@ -181,7 +181,10 @@ impl<'c, P: Platform> Consumer<'c, P> {
 /// Which offsets there are, for the one error that is about that.
 fn range(data: &PartitionData<'_>) -> Option<String> {
     let is_about_it = data.error_code == ErrorCode::OffsetOutOfRange && data.high_watermark.0 >= 0;
-    is_about_it.then(|| format!("{}..{} are there", data.log_start_offset, data.high_watermark))
+    is_about_it.then(|| {
+        let (start, end) = (data.log_start_offset, data.high_watermark);
+        format!("it is not there: the partition starts at {start} and ends at {end}")
+    })
 }
 
 fn request(

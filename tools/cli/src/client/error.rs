@@ -89,7 +89,7 @@ pub(crate) enum ClientError {
         source: BodyError,
     },
     /// The broker said no.
-    #[error("{place}: {} ({})", said(*code, message.as_deref()), code.name())]
+    #[error("{} ({})", told(place, *code, message.as_deref()), code.name())]
     Refused {
         /// What it was about: a topic, a partition.
         place: String,
@@ -97,6 +97,18 @@ pub(crate) enum ClientError {
         code: ErrorCode,
         /// What it added.
         message: Option<String>,
+    },
+    /// Nobody serves these partitions, and none of them is waited for.
+    #[error(
+        "{}: offline: {} ({})", listed(places), why_offline(*code, reason.as_deref()), code.name()
+    )]
+    Offline {
+        /// Which; at least one.
+        places: Vec<String>,
+        /// The code that says so.
+        code: ErrorCode,
+        /// What the broker added.
+        reason: Option<String>,
     },
     /// A topic's answer lacks what was asked.
     #[error("{place}: the answer does not mention it")]
@@ -161,11 +173,31 @@ fn said(code: ErrorCode, message: Option<&str>) -> String {
     message.filter(|message| !message.is_empty()).unwrap_or_else(|| code.text()).to_owned()
 }
 
-/// Some ids: clusters may have thousands where each core is a broker.
-fn listed(ids: &[NodeId]) -> String {
+/// The same behind what it is about, which brokers name by themselves at times.
+fn told(place: &str, code: ErrorCode, message: Option<&str>) -> String {
+    let said = said(code, message);
+    let name = place.strip_prefix("topic ").unwrap_or(place);
+    let kinds = ["topic name ", "topic ", ""];
+    let is_named = kinds.iter().any(|kind| {
+        let rest = said.strip_prefix(kind).and_then(|rest| rest.strip_prefix(name));
+        rest.is_some_and(|rest| rest.starts_with(": "))
+    });
+    if is_named { said } else { format!("{place}: {said}") }
+}
+
+fn why_offline(code: ErrorCode, reason: Option<&str>) -> String {
+    match (code, reason.filter(|reason| !reason.is_empty())) {
+        (_, Some(reason)) => reason.to_owned(),
+        (ErrorCode::LeaderNotAvailable, None) => "no broker leads it".to_owned(),
+        (_, None) => "its node cannot open the log".to_owned(),
+    }
+}
+
+/// Some of them: clusters may have thousands of nodes, where each core is a broker, and of partitions.
+pub(crate) fn listed(items: &[impl ToString]) -> String {
     const LISTED_MAX: usize = 10;
-    let shown: Vec<String> = ids.iter().take(LISTED_MAX).map(ToString::to_string).collect();
-    match ids.len().saturating_sub(LISTED_MAX) {
+    let shown: Vec<String> = items.iter().take(LISTED_MAX).map(ToString::to_string).collect();
+    match items.len().saturating_sub(LISTED_MAX) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }
@@ -187,7 +219,7 @@ impl ClientError {
     /// The code that a broker answered, where it is that.
     pub(crate) fn code(&self) -> Option<ErrorCode> {
         match self {
-            Self::Refused { code, .. } => Some(*code),
+            Self::Refused { code, .. } | Self::Offline { code, .. } => Some(*code),
             _ => None,
         }
     }
@@ -223,6 +255,11 @@ impl ClientError {
         }
     }
 
+    /// Whether the other end closed the connection before it had answered anything.
+    pub(crate) fn is_hang_up(&self) -> bool {
+        matches!(self, Self::Broken { api: ApiKey::ApiVersions, .. })
+    }
+
     fn advice(&self) -> Option<String> {
         let advice = match self {
             Self::Unreachable { source, .. } => advice_for_address(source.kind()),
@@ -242,6 +279,7 @@ impl ClientError {
                     "name Kafka's port with -b HOST:PORT, the one behind kafka= in the ready line of serve"
                 }
             },
+            Self::Broken { .. } if self.is_hang_up() => HANG_UP_ADVICE,
             Self::Broken { .. } => {
                 "see the node's log: it names the connection and why it was closed; if it does not, this is not \
                  its Kafka port, or the node is stopping"
@@ -254,6 +292,11 @@ impl ClientError {
             Self::Malformed { .. } => {
                 "a bug of the client or the broker: report it with the output of corelog version and corelog apis"
             }
+            Self::Offline { code: ErrorCode::LeaderNotAvailable, .. } => {
+                "bring back a node that holds it: corelog topic describe shows its replicas, corelog cluster describe \
+                 the nodes that run"
+            }
+            Self::Offline { .. } => OFFLINE_ADVICE,
             Self::NotMentioned { .. } => {
                 "corelog cluster describe shows the brokers, corelog topic list the topics"
             }
@@ -265,6 +308,16 @@ impl ClientError {
         Some(advice.to_owned())
     }
 }
+
+/// What to do where a connection is closed before a byte has come.
+pub(crate) const HANG_UP_ADVICE: &str = "a node closes at once what is beyond max.connections or, of one address, \
+    max.connections.per.ip, and its log says so: close other clients, or raise them; if it does not, this is not its Kafka \
+    port, or the node is stopping";
+
+/// What to do about partitions whose log cannot be opened.
+pub(crate) const OFFLINE_ADVICE: &str = "that node's log says why (offline: ...): bring back from a copy what is missing \
+    or damaged, which corelog log verify DIR names too, and restart the node; only a full disk passes by itself, with space \
+    (docs/operations.md, \"A partition is offline\")";
 
 fn advice_for_address(kind: io::ErrorKind) -> &'static str {
     match kind {
@@ -304,8 +357,8 @@ fn advice_for(code: ErrorCode) -> Option<&'static str> {
             "send less in one record, or raise the bound: corelog topic alter TOPIC -c segment.bytes=N"
         }
         ErrorCode::KafkaStorageError => {
-            "see the node's log and corelog_disk_free_bytes of its metrics: the disk is full, read-only or failing; \
-             with space it goes on by itself"
+            "see the node's log and corelog_disk_free_bytes of its metrics: the disk is full, and with space it goes on by \
+             itself, or it is failing, and needs a restart of the node once it is mended (docs/operations.md)"
         }
         ErrorCode::CorruptMessage => {
             "the records at that offset are damaged on disk: corelog log verify shows how far; \
@@ -350,6 +403,7 @@ impl From<ClientError> for Failure {
             | ClientError::Malformed { .. } => Exit::Unreachable,
             ClientError::TimedOut { .. } => Exit::TimedOut,
             ClientError::Refused { .. }
+            | ClientError::Offline { .. }
             | ClientError::NotMentioned { .. }
             | ClientError::NoSuchNode { .. }
             | ClientError::Unsendable { .. } => Exit::Refused,
@@ -398,9 +452,35 @@ mod tests {
         let said = |message| {
             ClientError::check("t", ErrorCode::InvalidConfig, message).unwrap_err().to_string()
         };
-        assert_eq!(said(Some("x = 1: must be 2..=3")), "t: x = 1: must be 2..=3 (INVALID_CONFIG)");
+        assert_eq!(
+            said(Some("x = 1: must be 2 to 3")),
+            "t: x = 1: must be 2 to 3 (INVALID_CONFIG)"
+        );
         let protocols = format!("t: {} (INVALID_CONFIG)", ErrorCode::InvalidConfig.text());
         assert_eq!([said(None), said(Some(""))], [protocols.clone(), protocols]);
+        // What it is about is named once.
+        assert_eq!(said(Some("topic t: is gone")), "topic t: is gone (INVALID_CONFIG)");
+        assert_eq!(said(Some("topic name t: is none")), "topic name t: is none (INVALID_CONFIG)");
+        assert_eq!(said(Some("t: is gone")), "t: is gone (INVALID_CONFIG)");
+        assert_eq!(said(Some("topic tt: is gone")), "t: topic tt: is gone (INVALID_CONFIG)");
+    }
+
+    #[test]
+    fn partitions_that_nobody_serves_are_named_with_why_and_what_to_do() {
+        let check = |places: &[&str], code, reason: Option<&str>, fact: &str, next: &str| {
+            let places = places.iter().map(ToString::to_string).collect();
+            let reason = reason.map(str::to_owned);
+            let failure = Failure::from(ClientError::Offline { places, code, reason });
+            assert_eq!((failure.exit, &failure.fact[..]), (Exit::Refused, fact));
+            assert!(failure.next.unwrap().contains(next), "{fact}");
+        };
+        let (storage, leader) = (ErrorCode::KafkaStorageError, ErrorCode::LeaderNotAvailable);
+        let fact = "t-0, t-2: offline: its node cannot open the log (KAFKA_STORAGE_ERROR)";
+        check(&["t-0", "t-2"], storage, None, fact, "corelog log verify");
+        let fact = "t-0: offline: topics/t-0: missing (KAFKA_STORAGE_ERROR)";
+        check(&["t-0"], storage, Some("topics/t-0: missing"), fact, "restart the node");
+        let fact = "t-0: offline: no broker leads it (LEADER_NOT_AVAILABLE)";
+        check(&["t-0"], leader, None, fact, "bring back a node");
     }
 
     #[test]

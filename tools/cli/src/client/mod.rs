@@ -38,11 +38,11 @@ pub(crate) use cluster::{Broker, Cluster};
 pub(crate) use configs::{Commit, ConfigChange, ConfigOwner, ConfigSource, ConfigState};
 pub(crate) use connection::{Answer, CallOptions, Connection};
 pub(crate) use consumer::{Consumer, Fetched};
-pub(crate) use error::ClientError;
+pub(crate) use error::{ClientError, HANG_UP_ADVICE, OFFLINE_ADVICE, listed};
 #[cfg(test)]
-pub(crate) use error::Delivery;
+pub(crate) use error::{Delivery, Speaks};
 pub(crate) use metadata::{AutoCreate, Topic};
-pub(crate) use offsets::{FoundOffset, OffsetAt};
+pub(crate) use offsets::{FoundOffset, OffsetAt, Survey};
 pub(crate) use producer::{Acks, OutgoingHeaders, OutgoingRecord, Producer, ProducerOptions};
 pub(crate) use records::CutShort;
 
@@ -93,6 +93,11 @@ impl<P: Platform> Client<P> {
         &self.platform
     }
 
+    /// Whether an open connection leads to that address, as it is written.
+    pub(crate) fn is_connected_to(&self, address: &Address) -> bool {
+        self.any.iter().chain(self.leaders.values()).any(|open| open.address() == address)
+    }
+
     /// How long an operation may take.
     pub(crate) fn timeout(&self) -> Duration {
         self.options.timeout
@@ -126,15 +131,22 @@ impl<P: Platform> Client<P> {
         &mut self,
         request: &Q,
     ) -> Result<Answer, ClientError> {
-        let mut connection = match self.any.take() {
-            Some(connection) => connection,
-            None => self.dial_any().await?,
-        };
+        let mut connection = self.take_any().await?;
         let options = CallOptions::within(self.options.timeout);
         let answer = connection.call(request, options).await?;
         // Kept only now: after an error the connection is of no use.
         self.any = Some(connection);
         Ok(answer)
+    }
+
+    /// A connection to any broker, one that is open already where there is one; the caller puts it into `any` again.
+    async fn take_any(&mut self) -> Result<Connection<P>, ClientError> {
+        let open = self.any.take();
+        // A leader's will do: a node may allow an address few connections.
+        match open.or_else(|| self.leaders.pop_first().map(|(_, connection)| connection)) {
+            Some(connection) => Ok(connection),
+            None => self.dial_any().await,
+        }
     }
 
     /// Asks one broker, once.
@@ -158,6 +170,10 @@ impl<P: Platform> Client<P> {
         let Some(address) = self.brokers.get(&node) else {
             return Err(ClientError::NotMentioned { place: format!("broker {node}") });
         };
+        // What any broker was asked through may lead to this one.
+        if let Some(connection) = self.any.take_if(|any| any.address() == address) {
+            return Ok(connection);
+        }
         let opened = Connection::open(&self.platform, address, self.options.timeout).await;
         opened.map_err(|error| match error {
             // The address of the command line worked: what the cluster makes of it does not.

@@ -17,7 +17,9 @@ use wire::produce::{
 use wire::{ErrorCode, Records};
 
 use crate::client::together::{self, Boxed};
-use crate::client::{Answer, AutoCreate, CallOptions, Client, ClientError, Connection, Topic};
+use crate::client::{
+    Answer, AutoCreate, CallOptions, Client, ClientError, Connection, OffsetAt, Topic,
+};
 use crate::partitioner::partition_of_key;
 
 mod batch;
@@ -194,10 +196,17 @@ impl<'c, P: Platform> Producer<'c, P> {
     ///         behind it is not sent.
     pub(crate) async fn flush(&mut self) -> Result<(), ClientError> {
         let mut attempts = self.client.attempts();
+        let mut is_first = true;
         while self.queues.values().any(|queue| !queue.groups.is_empty()) {
             match self.send_round().await {
                 Ok(()) => attempts.restart(self.client.timeout()),
                 Err(error) if self.client.passes(&error) => {
+                    // Later it may be on its way back from a full disk.
+                    if std::mem::take(&mut is_first)
+                        && let Some(offline) = self.offline(&error).await
+                    {
+                        return Err(offline);
+                    }
                     attempts.pause(error).await?;
                     match self.client.topic_once(&self.topic.name, AutoCreate::Never).await {
                         Ok(topic) => self.topic = topic,
@@ -211,6 +220,21 @@ impl<'c, P: Platform> Producer<'c, P> {
         self.queued_bytes = 0;
         self.keyless = self.keyless.wrapping_add(1);
         Ok(())
+    }
+
+    /// What is wrong with a partition that has taken nothing yet and that nobody can read either; `None` where waiting for the
+    /// disk may help.
+    async fn offline(&mut self, error: &ClientError) -> Option<ClientError> {
+        let ClientError::Refused { place, code: ErrorCode::KafkaStorageError, message } = error
+        else {
+            return None;
+        };
+        let refused = self.queues.iter().find(|(index, _)| self.topic.place(**index) == *place);
+        let (&index, _) = refused.filter(|(_, queue)| queue.stored.records == 0)?;
+        let asked = self.client.find_offsets(&mut self.topic, &[index], OffsetAt::Start).await;
+        let code = asked.ok()?.offline.remove(&index)?;
+        let reason = message.clone();
+        Some(ClientError::Offline { places: vec![place.clone()], code, reason })
     }
 
     fn partition_for(&self, record: &OutgoingRecord) -> PartitionIndex {

@@ -18,6 +18,9 @@ use wire::delete_records::{
 use wire::delete_topics::{DeletableTopicResult, DeleteTopicsResponse};
 use wire::fetch::{FetchRequest, FetchResponse, FetchableTopicResponse, PartitionData};
 use wire::init_producer_id::InitProducerIdResponse;
+use wire::list_offsets::{
+    ListOffsetsPartitionResponse, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopicResponse,
+};
 use wire::metadata::{
     MetadataResponse, MetadataResponseBroker, MetadataResponsePartition, MetadataResponseTopic,
 };
@@ -56,6 +59,8 @@ struct Cluster {
     is_deleted: Rc<Cell<bool>>,
     /// Where each partition ends, for the deletion of records.
     log_ends: Rc<RefCell<Vec<i64>>>,
+    /// Partitions that their leaders cannot open.
+    offline: Rc<RefCell<Vec<PartitionIndex>>>,
     api_versions_max: Rc<Cell<Option<i16>>>,
     /// Connections that end when they are asked what is served.
     greetings_lost: Rc<Cell<usize>>,
@@ -91,6 +96,7 @@ impl Cluster {
             }
             ApiKey::Produce => self.produce(node, &header, body),
             ApiKey::Fetch => self.fetch(node, &header, body),
+            ApiKey::ListOffsets => self.list_offsets(&header, body),
             ApiKey::DeleteTopics => self.delete_topic(&header),
             ApiKey::DeleteRecords => self.delete_records(node, &header, body),
             api => panic!("nobody asked for {api}"),
@@ -151,6 +157,9 @@ impl Cluster {
                     self.leaders.borrow()[usize::try_from(data.index.0).unwrap()] == node;
                 let error_code = match mishap {
                     Some(Mishap::Refuse(code)) => code,
+                    _ if self.offline.borrow().contains(&data.index) => {
+                        ErrorCode::KafkaStorageError
+                    }
                     _ if is_large => ErrorCode::MessageTooLarge,
                     _ if !is_led_here => ErrorCode::NotLeaderOrFollower,
                     _ => self.append(node, batch),
@@ -197,6 +206,30 @@ impl Cluster {
         let topic =
             FetchableTopicResponse { partitions: partitions.collect(), ..Default::default() };
         let response = FetchResponse { responses: vec![topic], ..FetchResponse::default() };
+        answer(header, header.version, &response)
+    }
+
+    fn list_offsets(&self, header: &RequestHeader<'_>, body: &[u8]) -> Reaction {
+        let request = ListOffsetsRequest::decode(header.version, body).unwrap();
+        let partitions = request.topics[0].partitions.iter().map(|asked| {
+            let partition_index = asked.partition_index;
+            let error_code = match self.offline.borrow().contains(&partition_index) {
+                true => ErrorCode::KafkaStorageError,
+                false => ErrorCode::None,
+            };
+            let offset = Offset(5);
+            ListOffsetsPartitionResponse {
+                partition_index,
+                error_code,
+                offset,
+                ..Default::default()
+            }
+        });
+        let (name, partitions) = (TOPIC.into(), partitions.collect());
+        let response = ListOffsetsResponse {
+            topics: vec![ListOffsetsTopicResponse { name, partitions }],
+            ..ListOffsetsResponse::default()
+        };
         answer(header, header.version, &response)
     }
 
@@ -349,6 +382,66 @@ fn a_code_that_passes_is_waited_for_and_one_that_does_not_ends_it() {
     check(ErrorCode::KafkaStorageError, 3, None);
     check(ErrorCode::KafkaStorageError, 100, Some(ErrorCode::KafkaStorageError));
     check(ErrorCode::InvalidRecord, 1, Some(ErrorCode::InvalidRecord));
+}
+
+#[test]
+fn a_partition_that_is_offline_is_not_waited_for_with_the_first_records() {
+    let offline = |cluster: &Cluster| cluster.offline.borrow_mut().push(PartitionIndex(0));
+    let (result, cluster, took) = produce(OPTIONS, &["a"], offline);
+    let error = result.unwrap_err();
+    let is_offline =
+        matches!(&error, ClientError::Offline { places, .. } if places == &["orders-0"]);
+    assert!(is_offline && took == Duration::ZERO, "{error}");
+    assert!(cluster.values().is_empty());
+    // One that goes offline under way may be on its way back.
+    run(|platform| async move {
+        let cluster = Cluster::start(&platform, &[1]);
+        let mut client = client(platform.clone());
+        let mut producer = Producer::open(&mut client, TOPIC, OPTIONS).await.unwrap();
+        producer.add(value("a"));
+        producer.flush().await.unwrap();
+        offline(&cluster);
+        producer.add(value("b"));
+        let error = producer.flush().await.unwrap_err();
+        assert_eq!(error.code(), Some(ErrorCode::KafkaStorageError), "{error}");
+        assert!(platform.monotonic() > Duration::from_secs(20));
+    });
+}
+
+#[test]
+fn partitions_that_nobody_serves_are_told_at_once_beside_the_others() {
+    run(|platform| async move {
+        let cluster = Cluster::start(&platform, &[1, -1, 2, 1]);
+        cluster.offline.borrow_mut().push(PartitionIndex(2));
+        let mut client = client(platform.clone());
+        let mut topic = client.topic(TOPIC, AutoCreate::Never).await.unwrap();
+        let all = [0, 1, 2, 3].map(PartitionIndex);
+        let survey = client.find_offsets(&mut topic, &all, OffsetAt::End).await.unwrap();
+        assert_eq!(survey.offsets(), [0, 3].map(|index| (PartitionIndex(index), Offset(5))).into());
+        let offline = [(1, ErrorCode::LeaderNotAvailable), (2, ErrorCode::KafkaStorageError)];
+        let offline = offline.map(|(index, code)| (PartitionIndex(index), code));
+        assert_eq!(survey.offline, offline.into());
+        let (starts, ends) = client.ends(&mut topic, &all).await.unwrap();
+        assert_eq!((&starts.offline, ends.offsets()), (&survey.offline, survey.offsets()));
+        let refused = client.offsets(&mut topic, &all, OffsetAt::End).await.unwrap_err();
+        assert!(refused.to_string().starts_with("orders-1, orders-2: offline: "), "{refused}");
+        assert_eq!(platform.monotonic(), Duration::ZERO);
+    });
+}
+
+#[test]
+fn one_connection_serves_for_everything_that_one_broker_answers() {
+    run(|platform| async move {
+        let cluster = Cluster::start(&platform, &[1]);
+        let mut client = client(platform.clone());
+        for _ in 0..2 {
+            let mut topic = client.topic(TOPIC, AutoCreate::Never).await.unwrap();
+            client.offsets(&mut topic, &[PartitionIndex(0)], OffsetAt::End).await.unwrap();
+        }
+        assert!(client.is_connected_to(&Address { host: "127.0.0.1".to_owned(), port: 1 }));
+        // What is served, asked once; then metadata and offsets, twice.
+        assert_eq!(cluster.requests.get(), 5);
+    });
 }
 
 #[test]

@@ -4,15 +4,20 @@
 
 mod live;
 
+pub(crate) use live::check_resets;
+
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use broker::config::{
-    CONFIG_FILE_BYTES_MAX, Config, ConfigError, ConfigErrors, KAFKA_BROKER_CONFIGS, OPTIONS,
-    Sources, Unit, environment_name, option,
+    CONFIG_FILE_BYTES_MAX, Config, ConfigError, ConfigErrors, KAFKA_BROKER_CONFIGS,
+    KafkaBrokerConfig, OPTIONS, Sources, Unit, environment_name, option,
 };
 use clap::{Args, Subcommand};
-use cluster::{Advertise, Allowed, Built, ConfigType, TOPIC_CONFIGS, nearest, topic_config};
+use cluster::{
+    Advertise, Allowed, Built, ConfigType, TOPIC_CONFIGS, nearest, topic_config,
+    topic_config_behind,
+};
 use serde::Serialize;
 
 use crate::OutputArgs;
@@ -94,6 +99,16 @@ struct Explanation {
     environment: Option<String>,
 }
 
+impl Explanation {
+    const fn changes(&self) -> &'static str {
+        match (self.dynamic, self.scope.as_bytes()) {
+            (true, _) => "while the node runs",
+            (false, b"kafka") => "never: it has no effect",
+            (false, _) => "at the next start",
+        }
+    }
+}
+
 impl Show for Explanations {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
         for (place, one) in self.0.iter().enumerate() {
@@ -109,7 +124,7 @@ impl Show for Explanations {
             line("unit", one.unit)?;
             line("allowed", &one.allowed)?;
             line("default", one.default.unwrap_or("none"))?;
-            line("changes", if one.dynamic { "while the node runs" } else { "at the next start" })?;
+            line("changes", one.changes())?;
             line("also", &one.also.join(", "))?;
             line("environment", one.environment.as_deref().unwrap_or_default())?;
         }
@@ -156,7 +171,9 @@ fn explanations(key: &str) -> Vec<Explanation> {
             Built::Now => config.doc.to_owned(),
             Built::Listed => format!("{} Stored and listed; nothing acts on it yet.", config.doc),
             Built::Only(values) => {
-                format!("{} So far only: {}.", config.doc, values.join(", "))
+                let values =
+                    values.iter().map(|value| if value.is_empty() { "(empty)" } else { value });
+                format!("{} So far only: {}.", config.doc, values.collect::<Vec<_>>().join(", "))
             }
         },
         unit: unit_of_topic_option(config.name),
@@ -166,21 +183,39 @@ fn explanations(key: &str) -> Vec<Explanation> {
         also: config.broker_synonyms.iter().copied().filter(|name| *name != config.name).collect(),
         environment: None,
     });
-    let of_kafka = KAFKA_BROKER_CONFIGS.iter().find(|config| config.name == key);
-    let of_kafka = of_kafka.map(|config| Explanation {
+    let of_kafka = KAFKA_BROKER_CONFIGS.iter().find(|config| config.name == key).map(of_kafka);
+    of_node.into_iter().chain(of_topic).chain(of_kafka).collect()
+}
+
+/// An option of Kafka's brokers: what topics go by that say nothing else, or nothing at all.
+fn of_kafka(config: &KafkaBrokerConfig) -> Explanation {
+    let behind = topic_config_behind(config.name).filter(|_| config.is_dynamic);
+    let acts = behind.filter(|topic| topic.built != Built::Listed);
+    let doc = match (acts, behind) {
+        (Some(topic), _) => format!(
+            "Kafka's: the default of the topics' {0}, for corelog config alter alone; a file may not hold it. See {0}.",
+            topic.name
+        ),
+        (None, Some(topic)) => format!(
+            "Kafka's: the default of the topics' {}. Stored and listed; nothing acts on it yet.",
+            topic.name
+        ),
+        (None, None) => {
+            "An option of Kafka's that Corelog has no use for: it is listed, and refused in a file and by config alter."
+                .to_owned()
+        }
+    };
+    Explanation {
         key: config.name,
         scope: "kafka",
-        doc:
-            "An option of Kafka's that Corelog has no use for: it is listed, and refused in a file."
-                .to_owned(),
+        doc,
         unit: "",
-        allowed: String::new(),
+        allowed: behind.map_or_else(String::new, |topic| allowed_text(topic.allowed, topic.kind)),
         default: config.default,
-        dynamic: config.is_dynamic,
+        dynamic: behind.is_some(),
         also: Vec::new(),
         environment: None,
-    });
-    of_node.into_iter().chain(of_topic).chain(of_kafka).collect()
+    }
 }
 
 fn allowed_text(allowed: Allowed, kind: ConfigType) -> String {
@@ -234,9 +269,10 @@ fn check(args: &CheckArgs) -> Outcome {
         environment: environment.collect(),
         ..Sources::default()
     };
-    let mut config = Config::load(&sources).map_err(|errors| failure_of(&errors))?;
-    if let Some(refusal) = super::serve::refusal_here(&mut config) {
-        return Err(Failure::new(Exit::Refused, refusal));
+    let config = Config::load(&sources).map_err(|errors| failure_of(&errors))?;
+    if let Some(refusal) = super::serve::refusal_here(&config) {
+        let failure = Failure::new(Exit::Refused, format!("{name}: {refusal}"));
+        return Err(failure.advise("move one of the two, or set shards"));
     }
     let set = config.settings.iter().filter_map(|(key, setting)| {
         let is_set = setting.place != broker::config::Place::Default;
@@ -339,5 +375,22 @@ mod tests {
         assert_eq!(scopes("log.dirs"), ["node"]);
         assert_eq!(scopes("ssl.protocol"), ["kafka"]);
         assert_eq!(scopes("no.such.option"), [""; 0]);
+    }
+
+    #[test]
+    fn an_option_of_kafkas_changes_only_where_topics_go_by_it() {
+        let check = |key: &str, changes: &str, doc: &str| {
+            let found = explanations(key);
+            assert_eq!(found[0].changes(), changes, "{key}");
+            assert!(found[0].doc.contains(doc), "{key}: {}", found[0].doc);
+        };
+        check("num.network.threads", "never: it has no effect", "has no use for");
+        check(
+            "log.cleanup.policy",
+            "while the node runs",
+            "the default of the topics' cleanup.policy",
+        );
+        check("cleanup.policy", "while the node runs", "So far only: delete, (empty).");
+        check("node.id", "at the next start", "");
     }
 }

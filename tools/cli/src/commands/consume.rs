@@ -10,11 +10,14 @@ use broker::Platform;
 use clap::Args;
 use record::{Offset, PartitionIndex};
 
-use crate::client::{AutoCreate, Client, ClientOptions, Consumer, Fetched, OffsetAt, Topic};
+use crate::client::{
+    AutoCreate, Client, ClientError, ClientOptions, Consumer, Fetched, OffsetAt, Topic,
+};
 use crate::commands::topic::chosen_partitions;
 use crate::commands::{parse_separator, with_options};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::moment::Moment;
+use crate::number;
 use crate::output::{Format, Output};
 use crate::record_line::{Field, Layout, LineLayout, RecordLine, write_record};
 use crate::{BrokersArgs, OutputArgs, TIMEOUT_MS_DEFAULT};
@@ -38,6 +41,9 @@ Examples:
 A record is a line: its value, or the fields of --print. A key or value that is null is printed as
 null, an empty one as nothing; -o json tells even a value that reads null from one that is.";
 
+/// Partitions that advice names one by one.
+const FLAGS_MAX: usize = 10;
+
 /// Arguments.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -45,7 +51,7 @@ pub(crate) struct ConsumeArgs {
     /// Topic to read
     topic: String,
     /// Read this partition only; repeatable
-    #[arg(short, long = "partition", value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long = "partition", value_name = "N", value_parser = number::from(0_i32))]
     partitions: Vec<i32>,
     /// Where to start: beginning, end, an offset, -N for N before the end of each partition, or a time (2026-11-29T20:15:00Z, -15m)
     ///
@@ -59,13 +65,13 @@ pub(crate) struct ConsumeArgs {
     #[arg(short = 'e', long)]
     until_end: bool,
     /// Stop after so many records
-    #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(short = 'n', long, value_name = "N", value_parser = number::from(1_u64))]
     max_messages: Option<u64>,
     /// Stop when no record has come for so long, in milliseconds
     ///
     /// Stopping so is success with --follow, and exit code 4 where --max-messages or the end was not reached. A broker that does
     /// not answer at all has 30000 ms, or more if this is more.
-    #[arg(long, alias = "timeout-ms", value_name = "MS", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, alias = "timeout-ms", value_name = "MS", value_parser = number::from(1_u32))]
     idle_ms: Option<u32>,
     /// Print keys too, and this text between key and value; \t is a tab
     #[arg(short, long, value_name = "TEXT", value_parser = parse_separator, conflicts_with = "fields")]
@@ -179,7 +185,11 @@ impl Plan {
     async fn make<P: Platform>(client: &mut Client<P>, args: &ConsumeArgs) -> Outcome<Self> {
         let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
         let partitions = chosen_partitions(&topic, &args.partitions)?;
-        let ends = client.offsets(&mut topic, &partitions, OffsetAt::End).await?;
+        let ends = client.find_offsets(&mut topic, &partitions, OffsetAt::End).await?;
+        if let Some(offline) = ends.failure(&topic) {
+            return Err(not_read(offline, ends.found.keys()));
+        }
+        let ends = ends.offsets();
         let starts = starts(client, &mut topic, args.offset, &ends).await?;
         let goes_on = args.follow || (args.offset == Start::End && !args.until_end);
         let ends = (!goes_on).then_some(ends);
@@ -203,6 +213,23 @@ impl Plan {
         };
         let fact = format!("{}: {wanted}, and none for {ms} ms", self.topic.name);
         Err(Failure::new(Exit::TimedOut, fact).advise("allow more time with --idle-ms"))
+    }
+}
+
+/// A refusal to leave records out, and how to read those that there are.
+fn not_read<'a>(offline: ClientError, served: impl Iterator<Item = &'a PartitionIndex>) -> Failure {
+    let failure = Failure::from(offline);
+    let flags: Vec<String> = served.map(|index| format!("-p {index}")).collect();
+    match (flags.len(), &failure.next) {
+        (0, _) | (_, None) => failure,
+        (count, Some(next)) => {
+            let others = match count {
+                1..=FLAGS_MAX => format!("{} reads the others", flags.join(" ")),
+                _ => "-p N, repeated, reads the others".to_owned(),
+            };
+            let next = format!("{next}; {others}");
+            failure.advise(next)
+        }
     }
 }
 
@@ -251,7 +278,9 @@ fn check_offset(
         let end = ends.get(index).copied().unwrap_or(*start);
         if offset < *start || offset > end {
             let place = topic.place(*index);
-            let fact = format!("{place}: offset {offset} is not there, {start}..{end} are");
+            let fact = format!(
+                "{place}: offset {offset} is not there: the partition starts at {start} and ends at {end}"
+            );
             let next = "use one of them, or --offset beginning";
             return Err(Failure::new(Exit::Refused, fact).advise(next));
         }

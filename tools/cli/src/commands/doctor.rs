@@ -5,6 +5,7 @@
 
 mod advertised;
 mod local;
+mod partitions;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

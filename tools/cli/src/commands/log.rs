@@ -3,6 +3,7 @@
 //! Owns the arguments and what is shown. Nothing is ever changed: a node that runs meanwhile is not disturbed, what it has
 //! not written yet is not seen, and what it is writing is a note.
 
+use std::collections::BTreeSet;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -117,9 +118,13 @@ fn dump(args: &DumpArgs) -> Outcome {
 fn verify(args: &VerifyArgs) -> Outcome {
     let format = args.output.output;
     let mut output = Output::new(format);
+    let mut remedies = BTreeSet::new();
     let totals = visit(&args.paths, Depth::Records, async |checker, found, _| {
         let mut print = |item: &Item<'_>| match item {
-            Item::Finding(_) => output.with(|sink| item.write(sink, format)),
+            Item::Finding(finding) => {
+                remedies.extend(finding.remedy());
+                output.with(|sink| item.write(sink, format))
+            }
             Item::Batch(_) | Item::ZeroTail(_) => Ok(()),
         };
         match found {
@@ -129,11 +134,9 @@ fn verify(args: &VerifyArgs) -> Outcome {
         checker.beside_progress(|| output.flush())
     })?;
     output.show(&totals)?;
-    damage_of(
-        &totals,
-        "a node serves everything but damaged batches, and makes wrong indexes again by itself; \
-         the records of a damaged batch come back only from a copy",
-    )
+    // The gravest first.
+    let advice: Vec<&str> = remedies.iter().map(|remedy| remedy.advice()).collect();
+    damage_of(&totals, &advice.join("; "))
 }
 
 /// How a run ends that has found so much.

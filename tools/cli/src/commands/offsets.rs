@@ -9,11 +9,12 @@ use clap::Args;
 use record::PartitionIndex;
 use serde::Serialize;
 
-use crate::client::{AutoCreate, FoundOffset, OffsetAt};
-use crate::commands::topic::chosen_partitions;
+use crate::client::{AutoCreate, FoundOffset, OffsetAt, Survey, Topic};
+use crate::commands::topic::{OFFLINE, chosen_partitions};
 use crate::commands::with_client;
 use crate::exit::Outcome;
 use crate::moment::{Moment, Utc};
+use crate::number;
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
 
@@ -47,7 +48,7 @@ pub(crate) struct OffsetsArgs {
     #[arg(long, value_name = "PLACE", default_value = "ends", value_parser = parse_place, allow_hyphen_values = true)]
     at: Place,
     /// Only this partition; repeatable
-    #[arg(short, long = "partition", value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long = "partition", value_name = "N", value_parser = number::from(0_i32))]
     partitions: Vec<i32>,
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -72,10 +73,12 @@ fn parse_place(text: &str) -> Result<Place, String> {
 #[derive(Debug, Serialize)]
 struct EndsLine {
     partition: i32,
-    earliest: i64,
-    latest: i64,
+    /// Whether nobody serves it; then it has no offsets.
+    offline: bool,
+    earliest: Option<i64>,
+    latest: Option<i64>,
     /// Offsets from the one to the other: records, unless some were compacted away.
-    between: i64,
+    between: Option<i64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -88,11 +91,12 @@ impl Show for Ends {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
         let mut table = Table::new(&["PARTITION", "EARLIEST", "LATEST", "BETWEEN"]);
         for line in &self.partitions {
+            let offset = |offset: Option<i64>| offset.map_or(OFFLINE.to_owned(), |o| o.to_string());
             table.row(vec![
                 line.partition.to_string(),
-                line.earliest.to_string(),
-                line.latest.to_string(),
-                line.between.to_string(),
+                offset(line.earliest),
+                offset(line.latest),
+                line.between.map_or("-".to_owned(), |between| between.to_string()),
             ]);
         }
         table.write(sink)
@@ -102,6 +106,8 @@ impl Show for Ends {
 #[derive(Debug, Serialize)]
 struct FoundLine {
     partition: i32,
+    /// Whether nobody serves it.
+    offline: bool,
     /// `None` where no record is as was asked.
     offset: Option<i64>,
     /// Unix milliseconds; `None` where they are not told.
@@ -120,7 +126,11 @@ impl Show for Found {
         for line in &self.partitions {
             table.row(vec![
                 line.partition.to_string(),
-                line.offset.map_or("none".to_owned(), |offset| offset.to_string()),
+                match line.offset {
+                    _ if line.offline => OFFLINE.to_owned(),
+                    Some(offset) => offset.to_string(),
+                    None => "none".to_owned(),
+                },
                 line.timestamp.map_or("-".to_owned(), |ms| Utc(ms).to_string()),
             ]);
         }
@@ -133,34 +143,52 @@ pub(crate) fn run(args: &OffsetsArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
     with_client(&args.cluster, async |client| {
         let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
-        let chosen = chosen_partitions(&topic, &args.partitions)?;
+        let mut chosen = chosen_partitions(&topic, &args.partitions)?;
+        chosen.sort();
         let name = topic.name.clone();
         let now_ms = client.platform().now().0;
         let at = match args.at {
             Place::Ends => {
-                let starts = client.offsets(&mut topic, &chosen, OffsetAt::Start).await?;
-                let ends = client.offsets(&mut topic, &chosen, OffsetAt::End).await?;
-                let line = |(index, latest): (&PartitionIndex, &record::Offset)| {
-                    let earliest = starts.get(index)?.0;
-                    let (partition, latest) = (index.0, latest.0);
-                    let between = latest.saturating_sub(earliest);
-                    Some(EndsLine { partition, earliest, latest, between })
-                };
-                let partitions = ends.iter().filter_map(line).collect();
-                return output.show(&Ends { topic: name, partitions });
+                let (starts, ends) = client.ends(&mut topic, &chosen).await?;
+                output.show(&Ends::of(name, &chosen, &starts, &ends))?;
+                return told_offline(&topic, &ends);
             }
             Place::Earliest => OffsetAt::Start,
             Place::Latest => OffsetAt::End,
             Place::MaxTimestamp => OffsetAt::MaxTimestamp,
             Place::Time(moment) => OffsetAt::Time(moment.unix_ms(now_ms)),
         };
-        let found = client.find_offsets(&mut topic, &chosen, at).await?;
-        let partitions = found.into_iter().map(|(index, found)| line(index, found));
-        output.show(&Found { topic: name, partitions: partitions.collect() })
+        let survey = client.find_offsets(&mut topic, &chosen, at).await?;
+        let partitions = chosen.iter().map(|index| line(*index, survey.found.get(index)));
+        output.show(&Found { topic: name, partitions: partitions.collect() })?;
+        told_offline(&topic, &survey)
     })
 }
 
-fn line(index: PartitionIndex, found: FoundOffset) -> FoundLine {
+/// What follows what is shown: that a fact is missing that was asked for.
+fn told_offline(topic: &Topic, survey: &Survey) -> Outcome {
+    survey.failure(topic).map_or(Ok(()), |failure| Err(failure.into()))
+}
+
+impl Ends {
+    fn of(topic: String, chosen: &[PartitionIndex], starts: &Survey, ends: &Survey) -> Self {
+        let at = |survey: &Survey, index| survey.found.get(index).map(|found| found.offset.0);
+        let partitions = chosen.iter().map(|index| {
+            let (earliest, latest) = (at(starts, index), at(ends, index));
+            let between = latest.zip(earliest).map(|(end, start)| end.saturating_sub(start));
+            let (partition, offline) = (index.0, latest.is_none());
+            EndsLine { partition, offline, earliest, latest, between }
+        });
+        Self { topic, partitions: partitions.collect() }
+    }
+}
+
+fn line(index: PartitionIndex, found: Option<&FoundOffset>) -> FoundLine {
     let told = |number: i64| (number >= 0).then_some(number);
-    FoundLine { partition: index.0, offset: told(found.offset.0), timestamp: told(found.timestamp) }
+    FoundLine {
+        partition: index.0,
+        offline: found.is_none(),
+        offset: found.and_then(|found| told(found.offset.0)),
+        timestamp: found.and_then(|found| told(found.timestamp)),
+    }
 }

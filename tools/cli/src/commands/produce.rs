@@ -19,7 +19,8 @@ use crate::commands::topic::parse_pair;
 use crate::commands::{parse_separator, with_client};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::lines::{LINE_BYTES_MAX, Lines, LinesError};
-use crate::output::{Format, Output, Show};
+use crate::number;
+use crate::output::{Format, Output, Show, counted};
 use crate::progress::Progress;
 use crate::{ClusterArgs, OutputArgs};
 
@@ -54,7 +55,7 @@ pub(crate) struct ProduceArgs {
     #[arg(long, value_name = "TEXT")]
     null: Option<String>,
     /// Write to this partition, instead of one chosen by the key as Java's producer does
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long, value_name = "N", value_parser = number::from(0_i32))]
     partition: Option<i32>,
     /// Put a header on every record; repeatable
     #[arg(short = 'H', long = "header", value_name = "KEY=VALUE", value_parser = parse_pair)]
@@ -96,8 +97,8 @@ struct PartitionSummary {
 
 impl Show for Summary<'_> {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
-        let noun = if self.records == 1 { "record" } else { "records" };
-        writeln!(sink, "{} {noun}, {} bytes, {} ms", self.records, self.bytes, self.ms)
+        let (records, bytes) = (counted(self.records, "record"), counted(self.bytes, "byte"));
+        writeln!(sink, "{records}, {bytes}, {} ms", self.ms)
     }
 }
 

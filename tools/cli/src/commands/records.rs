@@ -11,11 +11,14 @@ use record::{Offset, PartitionIndex};
 use serde::Serialize;
 use wire::ErrorCode;
 
-use crate::client::{AutoCreate, Client, ClientError, Commit, CutShort, OffsetAt, Topic};
+use crate::client::{
+    AutoCreate, Client, ClientError, Commit, ConfigOwner, CutShort, OffsetAt, Topic,
+};
 use crate::commands::topic::chosen_partitions;
 use crate::commands::with_client;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Exit, Failure, Outcome};
 use crate::moment::Moment;
+use crate::number;
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
 
@@ -45,7 +48,7 @@ pub(crate) struct DeleteArgs {
     /// Name of the topic
     topic: String,
     /// Only in this partition; repeatable
-    #[arg(short, long = "partition", value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long = "partition", value_name = "N", value_parser = number::from(0_i32))]
     partitions: Vec<i32>,
     #[command(flatten)]
     extent: ExtentArgs,
@@ -63,7 +66,7 @@ pub(crate) struct DeleteArgs {
 #[group(required = true, multiple = false)]
 struct ExtentArgs {
     /// What lies before this offset
-    #[arg(long, value_name = "OFFSET", value_parser = clap::value_parser!(i64).range(0..))]
+    #[arg(long, value_name = "OFFSET", value_parser = number::from(0_i64))]
     before: Option<i64>,
     /// What lies before the first record of this time: a date and time of UTC, Unix milliseconds, or how long ago
     #[arg(long, value_name = "TIME", value_parser = parse_moment, allow_hyphen_values = true)]
@@ -116,11 +119,13 @@ pub(crate) fn run(command: &RecordsCommand) -> Outcome {
     with_client(&args.cluster, async |client| {
         let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
         let chosen = chosen_partitions(&topic, &args.partitions)?;
-        let before = before(client, &mut topic, &chosen, &args.extent).await?;
-        let found = match commit {
+        check_policy(client, &topic.name).await?;
+        let (before, offline) = before(client, &mut topic, &chosen, &args.extent).await?;
+        let mut found = match commit {
             Commit::Yes => client.delete_records(&mut topic, &before).await,
             Commit::DryRun => client.could_delete_records(&mut topic, &before).await?,
         };
+        found.failure = found.failure.or(offline);
         // Shown before the failure is told: what is gone is gone.
         if !found.starts.is_empty() || found.failure.is_none() {
             output.show(&shown(topic.name.clone(), commit, &found))?;
@@ -142,6 +147,34 @@ pub(crate) fn run(command: &RecordsCommand) -> Outcome {
             None => Ok(()),
         }
     })
+}
+
+/// Refuses a topic whose records nobody may delete (LG-3), which a dry run would not learn from its leaders.
+async fn check_policy<P: Platform>(client: &mut Client<P>, topic: &str) -> Outcome {
+    const KEY: &str = "cleanup.policy";
+    let owner = ConfigOwner::Topic(topic.to_owned());
+    let states = client.configs_of(&owner, &[KEY.to_owned()]).await?;
+    match states.iter().find(|state| state.key == KEY).and_then(|state| state.value.as_deref()) {
+        Some(policy) if !policy.split(',').any(|word| word.trim() == "delete") => {
+            Err(kept(topic, policy))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn kept(topic: &str, policy: &str) -> Failure {
+    let (shown, with_delete) = match policy.trim() {
+        "" => ("empty", "delete".to_owned()),
+        words => (words, format!("{words},delete")),
+    };
+    let (code, place) = (ErrorCode::PolicyViolation.name(), format!("topic {topic}"));
+    let fact = format!(
+        "{place}: cleanup.policy is {shown}: records are deleted only where it contains delete ({code})"
+    );
+    Failure::new(Exit::Refused, fact).advise(format!(
+        "corelog topic alter {topic} -c cleanup.policy={with_delete} allows it; from then on retention.ms and \
+         retention.bytes delete records too (-1 keeps them)"
+    ))
 }
 
 fn shown(topic: String, commit: Commit, found: &CutShort) -> Deleted {
@@ -169,7 +202,7 @@ async fn bounds<P: Platform>(
     let index = chosen.iter().copied().find(|index| topic.place(*index) == *place)?;
     let start = client.offsets(topic, &[index], OffsetAt::Start).await.ok()?.remove(&index)?;
     let end = client.offsets(topic, &[index], OffsetAt::End).await.ok()?.remove(&index)?;
-    Some(format!("{place} holds {start}..{end}"))
+    Some(format!("{place} starts at {start} and ends at {end}"))
 }
 
 /// What a failure adds about the partitions that it is not about.
@@ -194,7 +227,7 @@ fn rest(
     format!("{what}: {done} of {all} partitions{shown}; not {listed}{more}")
 }
 
-/// The offset in each partition before which everything goes.
+/// The offset in each partition before which everything goes, and what to say of partitions that nobody serves.
 ///
 /// Ends are looked up here, not left to the leader: a request that is repeated must not take what was written in between.
 async fn before<P: Platform>(
@@ -202,21 +235,24 @@ async fn before<P: Platform>(
     topic: &mut Topic,
     chosen: &[PartitionIndex],
     extent: &ExtentArgs,
-) -> Result<BTreeMap<PartitionIndex, Offset>, ClientError> {
+) -> Result<(BTreeMap<PartitionIndex, Offset>, Option<ClientError>), ClientError> {
+    let ends = client.find_offsets(topic, chosen, OffsetAt::End).await?;
+    let offline = ends.failure(topic);
+    let mut before = ends.offsets();
     if let Some(offset) = extent.before {
-        return Ok(chosen.iter().map(|index| (*index, Offset(offset))).collect());
+        before.values_mut().for_each(|before| *before = Offset(offset));
     }
-    let mut before = client.offsets(topic, chosen, OffsetAt::End).await?;
     if let Some(moment) = extent.before_time {
         let at = OffsetAt::Time(moment.unix_ms(client.platform().now().0));
+        let served: Vec<PartitionIndex> = before.keys().copied().collect();
         // Asked after the ends: where no record is of that time or later, all that lies before the end is older.
-        for (index, offset) in client.offsets(topic, chosen, at).await? {
+        for (index, offset) in client.offsets(topic, &served, at).await? {
             if offset >= Offset(0) {
                 before.insert(index, offset);
             }
         }
     }
-    Ok(before)
+    Ok((before, offline))
 }
 
 #[cfg(test)]
@@ -234,5 +270,17 @@ mod tests {
         check(Commit::DryRun, 2, 1, "could be cut short: 1 of 2 partitions, as shown; not 1");
         let long = "cut short: 0 of 1000 partitions; not 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 990 more";
         check(Commit::Yes, 1000, 0, long);
+    }
+
+    #[test]
+    fn a_policy_that_keeps_records_is_named_with_the_one_that_would_not() {
+        for (policy, shown, like) in [
+            ("", "is empty:", "orders -c cleanup.policy=delete allows"),
+            ("compact", "is compact:", "-c cleanup.policy=compact,delete allows"),
+        ] {
+            let failure = kept("orders", policy);
+            assert!(failure.fact.contains(shown) && failure.fact.contains("POLICY_VIOLATION"));
+            assert!(failure.next.unwrap().contains(like), "{policy}");
+        }
     }
 }

@@ -5,17 +5,19 @@
 use std::io::{self, Write};
 
 use broker::Platform;
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use record::PartitionIndex;
 use serde::Serialize;
 use wire::ErrorCode;
 
 use crate::client::{
-    AutoCreate, Client, Commit, ConfigChange, ConfigOwner, ConfigSource, ConfigState, NewTopic,
-    OffsetAt, Topic,
+    AutoCreate, Client, ClientError, Commit, ConfigChange, ConfigOwner, ConfigSource, ConfigState,
+    NewTopic, Topic,
 };
+use crate::commands::config::check_resets;
 use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::number;
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
 
@@ -78,10 +80,10 @@ pub(crate) struct CreateArgs {
     /// Name of the topic
     name: String,
     /// Number of partitions; the node's num.partitions where it is left out
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = number::from(1_i32))]
     partitions: Option<i32>,
     /// Replicas of each partition; the node's default where it is left out
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i16).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = number::from(1_i16))]
     replication_factor: Option<i16>,
     /// One option of the topic; repeatable
     #[arg(short, long = "config", value_name = "KEY=VALUE", value_parser = parse_pair)]
@@ -141,9 +143,10 @@ pub(crate) struct AlterArgs {
 
 /// What is to be changed.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("changes").args(["configs", "reset"]).required(true).multiple(true))]
 pub(crate) struct ChangeArgs {
     /// Set an option; repeatable
-    #[arg(short, long = "config", value_name = "KEY=VALUE", value_parser = parse_pair, required_unless_present = "reset")]
+    #[arg(short, long = "config", value_name = "KEY=VALUE", value_parser = parse_pair)]
     configs: Vec<(String, String)>,
     /// Take an option back to its default; repeatable
     #[arg(short, long, value_name = "KEY")]
@@ -174,7 +177,7 @@ pub(crate) struct AddPartitionsArgs {
     /// Name of the topic
     name: String,
     /// How many partitions it is to have in all
-    #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i32).range(1..))]
+    #[arg(short, long, value_name = "N", value_parser = number::from(1_i32))]
     total: i32,
     /// Only say whether it could be done
     #[arg(long)]
@@ -253,7 +256,7 @@ fn create(args: &CreateArgs) -> Outcome {
             {
                 Ok(None)
             }
-            Err(error) => Err(error.into()),
+            Err(error) => Err(not_created(error, &args.name)),
         })?;
     output.show(&Changed {
         topic: &args.name,
@@ -262,11 +265,27 @@ fn create(args: &CreateArgs) -> Outcome {
     })
 }
 
+/// A refusal of this topic, with advice that fits the name: a name that is right by itself may stand beside one that is too like.
+fn not_created(error: ClientError, name: &str) -> Failure {
+    let is_about_name = error.code() == Some(ErrorCode::InvalidTopicException);
+    let failure = Failure::from(error);
+    if is_about_name && cluster::check_topic_name(name).is_ok() {
+        return failure.advise(
+            "choose a name that differs from it in more than dots and underscores: metrics write both the same",
+        );
+    }
+    failure
+}
+
 fn alter(args: &AlterArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
     let (changes, commit) = (args.changes.changes(), args.changes.commit());
     let outcome = changed_word(commit);
     with_client(&args.cluster, async |client| {
+        // All of them first: a slip of the pen changes nothing.
+        for name in &args.names {
+            check_resets(client, &ConfigOwner::Topic(name.clone()), &changes).await?;
+        }
         for name in &args.names {
             client.alter_configs(&ConfigOwner::Topic(name.clone()), &changes, commit).await?;
             output.show(&Changed { topic: name, outcome, topic_id: None })?;
@@ -370,7 +389,8 @@ struct PartitionLine {
     leader_epoch: i32,
     replicas: Vec<i32>,
     in_sync: Vec<i32>,
-    /// `None` while there is no leader to ask.
+    /// Whether nobody serves it; then it has no offsets.
+    offline: bool,
     start_offset: Option<i64>,
     end_offset: Option<i64>,
 }
@@ -390,7 +410,7 @@ impl Show for Description {
             Table::new(&["PARTITION", "LEADER", "EPOCH", "REPLICAS", "IN SYNC", "START", "END"]);
         let list =
             |nodes: &[i32]| nodes.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
-        let offset = |offset: Option<i64>| offset.map_or("?".to_owned(), |o| o.to_string());
+        let offset = |offset: Option<i64>| offset.map_or(OFFLINE.to_owned(), |o| o.to_string());
         for line in &self.partitions {
             table.row(vec![
                 line.partition.to_string(),
@@ -418,31 +438,34 @@ impl Show for Description {
     }
 }
 
+/// What tables say in place of the offsets of a partition that nobody serves.
+pub(super) const OFFLINE: &str = "offline";
+
 fn describe(args: &DescribeArgs) -> Outcome {
     let mut output = Output::new(args.output.output);
     with_client(&args.cluster, async |client| {
+        let mut offline = None;
         for name in &args.names {
-            let description = describe_one(client, name, args.all_configs).await?;
+            let (description, failure) = describe_one(client, name, args.all_configs).await?;
             output.show(&description)?;
+            offline = offline.or(failure);
         }
-        Ok(())
+        // Told after what there is: the rest of the topic is served.
+        offline.map_or(Ok(()), |failure| Err(failure.into()))
     })
 }
 
+/// A topic, and what to say of its partitions that nobody serves.
 async fn describe_one<P: Platform>(
     client: &mut Client<P>,
     name: &str,
     all_configs: bool,
-) -> Outcome<Description> {
+) -> Outcome<(Description, Option<ClientError>)> {
     let mut topic = client.topic(name, AutoCreate::Never).await?;
-    let led: Vec<PartitionIndex> = topic
-        .partitions
-        .iter()
-        .filter(|partition| partition.leader.0 >= 0)
-        .map(|partition| partition.index)
-        .collect();
-    let starts = client.offsets(&mut topic, &led, OffsetAt::Start).await?;
-    let ends = client.offsets(&mut topic, &led, OffsetAt::End).await?;
+    let all = chosen_partitions(&topic, &[])?;
+    let (starts, ends) = client.ends(&mut topic, &all).await?;
+    let failure = ends.failure(&topic);
+    let (starts, ends) = (starts.offsets(), ends.offsets());
     let configs = client.configs_of(&ConfigOwner::Topic(name.to_owned()), &[]).await?;
     let nodes = |nodes: &[record::NodeId]| nodes.iter().map(|node| node.0).collect();
     let partitions = topic.partitions.iter().map(|partition| PartitionLine {
@@ -451,16 +474,18 @@ async fn describe_one<P: Platform>(
         leader_epoch: partition.leader_epoch.0,
         replicas: nodes(&partition.replicas),
         in_sync: nodes(&partition.isr),
+        offline: !ends.contains_key(&partition.index),
         start_offset: starts.get(&partition.index).map(|offset| offset.0),
         end_offset: ends.get(&partition.index).map(|offset| offset.0),
     });
-    Ok(Description {
+    let description = Description {
         partitions: partitions.collect(),
         configs: config_lines(configs, all_configs),
         topic_id: topic.id.to_string(),
         internal: topic.is_internal,
         topic: topic.name,
-    })
+    };
+    Ok((description, failure))
 }
 
 fn config_lines(states: Vec<ConfigState>, all: bool) -> Vec<ConfigLine> {

@@ -167,3 +167,129 @@ fn a_file_that_is_not_there() {
     let produce = ["produce", "orders", "--file", "/no/such/file"];
     check("127.0.0.1:1", &produce, "", 6, &["/no/such/file"], "correct the path");
 }
+
+#[test]
+fn records_of_a_topic_that_keeps_them_are_not_deleted_and_a_dry_run_says_so() {
+    told(&["topic", "create", "errors-kept", "-c", "cleanup.policy="]);
+    ok(with_input(&["produce", "errors-kept"], "a\n"));
+    let delete = ["records", "delete", "errors-kept", "--all"];
+    let dry = [&delete[..], &["--dry-run"]].concat();
+    let facts = ["topic errors-kept: cleanup.policy is empty", "POLICY_VIOLATION"];
+    let next = "corelog topic alter errors-kept -c cleanup.policy=delete";
+    for args in [&dry[..], &delete] {
+        check(&node().kafka, args, "", REFUSED, &facts, next);
+    }
+    told(&["topic", "alter", "errors-kept", "-c", "cleanup.policy=delete"]);
+    assert_eq!(words(&told(&delete))[1..], [["0", "1"]]);
+}
+
+#[test]
+fn an_option_that_there_is_not_is_not_taken_back() {
+    let address = &node().kafka;
+    for topic in ["errors-reset", "errors-reset-2"] {
+        told(&["topic", "create", topic, "-c", "retention.ms=5000"]);
+    }
+    let both = ["topic", "alter", "errors-reset", "errors-reset-2", "--reset", "retention.ms"];
+    let wrong = [&both[..], &["--reset", "retention.m"]].concat();
+    let facts = ["topic errors-reset: retention.m: unknown option"];
+    check(address, &wrong, "", REFUSED, &facts, "did you mean retention.ms?");
+    let described = told(&["topic", "describe", "errors-reset"]);
+    assert!(described.contains("retention.ms"), "nothing is changed: {described}");
+    let owners: [(&[&str], &str); 3] = [
+        (&["--topic", "errors-reset"], "--topic errors-reset --all"),
+        (&["--node", "1"], "--node 1 --all"),
+        (&["--all-nodes"], "docs/operations.md"),
+    ];
+    for (owner, next) in owners {
+        for flags in [&[][..], &["--dry-run"]] {
+            let reset = ["config", "alter", "--reset", "quite.another"];
+            let args = [&reset[..], owner, flags].concat();
+            check(address, &args, "", REFUSED, &["quite.another: unknown option"], next);
+        }
+    }
+    assert_eq!(told(&both), "errors-reset: changed\nerrors-reset-2: changed\n");
+    // Names of Kafka's are taken too.
+    told(&["config", "alter", "--node", "1", "--reset", "log.index.interval.bytes"]);
+    // One of the two flags is enough, and a command line that has neither is told of both.
+    let (code, said) = failed(&with_input(&["config", "alter", "--node", "1"], ""));
+    assert!(code == 2 && said.contains("<--config <KEY=VALUE>|--reset <KEY>>"), "{said}");
+}
+
+#[test]
+fn an_option_of_kafkas_that_does_nothing_is_refused_with_what_to_do() {
+    let alter = ["config", "alter", "--node", "1", "-c", "num.io.threads=4"];
+    let facts = ["num.io.threads = 4: cannot be changed"];
+    check(&node().kafka, &alter, "", REFUSED, &facts, "leave num.io.threads out");
+}
+
+#[test]
+fn a_name_too_like_another_is_told_from_one_that_is_none() {
+    told(&["topic", "create", "errors.like"]);
+    let facts = ["topic name errors_like: collides with errors.like"];
+    let create = ["topic", "create", "errors_like"];
+    check(&node().kafka, &create, "", REFUSED, &facts, "differs from it in more than");
+}
+
+#[test]
+fn what_an_error_is_about_is_named_once() {
+    for args in [
+        &["topic", "delete", "errors-once"][..],
+        &["topic", "alter", "errors-once", "-c", "retention.ms=5"],
+        &["config", "describe", "--topic", "errors-once"],
+    ] {
+        let (_, said) = failed(&with_input(args, ""));
+        assert!(said.starts_with("corelog: topic errors-once: does not exist ("), "{said}");
+    }
+}
+
+#[test]
+fn bounds_are_written_for_people() {
+    let address = &node().kafka;
+    let create = |flags: &[&'static str]| [&["topic", "create", "errors-bound"], flags].concat();
+    let partitions = create(&["-p", "999999"]);
+    let facts = ["must be 1 to 100000, or -1 for the default"];
+    check(address, &partitions, "", REFUSED, &facts, "topic describe");
+    let facts = ["segment.bytes = 1: must be 1048576 to 2147483647 (INVALID_CONFIG)"];
+    check(address, &create(&["-c", "segment.bytes=1"]), "", REFUSED, &facts, "config explain");
+    let replicas = create(&["-r", "2"]);
+    check(address, &replicas, "", REFUSED, &["must be 1, the number of nodes"], "ask for fewer");
+    let (code, said) = failed(&with_input(&create(&["-p", "0"]), ""));
+    assert!(code == 2 && said.contains("must be a whole number, 1 to 2147483647\n"), "{said}");
+}
+
+#[test]
+fn a_flag_of_kafkas_tools_is_met_with_what_stands_for_it() {
+    let (code, said) = failed(&alone(&["consume", "orders", "--group", "g"]));
+    let last = said.lines().last().unwrap();
+    assert!(
+        code == 2 && last.starts_with("next: ") && last.contains("no consumer groups"),
+        "{said}"
+    );
+    assert!(!said.contains("tip:"), "{said}");
+}
+
+#[test]
+fn a_node_that_takes_no_more_connections_is_not_taken_for_another_program() {
+    let node = Node::start("per-ip", &["admin.listen=none", "max.connections.per.ip=1"]);
+    // One connection is enough for it.
+    let text = ok(on(&node.kafka, &["doctor"], ""));
+    assert!(text.contains("and answers") && text.contains("partitions  all of 0"), "{text}");
+    // The last connection may be counted a moment longer, and take the place of the one that is held.
+    let started = Instant::now();
+    let text = loop {
+        let _held = std::net::TcpStream::connect(&node.kafka).unwrap();
+        let output = on(&node.kafka, &["doctor"], "");
+        if !output.status.success() {
+            break String::from_utf8(output.stdout).unwrap();
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "never refused");
+    };
+    assert!(
+        text.contains("FAILED   bootstrap") && text.contains("max.connections.per.ip"),
+        "{text}"
+    );
+    let _held = std::net::TcpStream::connect(&node.kafka).unwrap();
+    let output = on(&node.kafka, &["topic", "list"], "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() || said.contains("max.connections.per.ip"), "{said}");
+}

@@ -4,17 +4,19 @@
 
 use std::io::{self, Write};
 
+use broker::Platform;
 use broker::config::{KAFKA_BROKER_CONFIGS, OPTIONS, option};
 use clap::Args;
-use cluster::nearest;
+use cluster::{nearest, topic_config_behind};
 use record::NodeId;
 use serde::Serialize;
 use wire::ErrorCode;
 
-use crate::client::{ClientError, ConfigChange, ConfigOwner, ConfigSource, ConfigState};
+use crate::client::{Client, ClientError, ConfigChange, ConfigOwner, ConfigSource, ConfigState};
 use crate::commands::topic::{ChangeArgs, changed_word};
 use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::number;
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
 
@@ -41,7 +43,7 @@ pub(crate) struct OwnerArgs {
     #[arg(short, long, value_name = "NAME")]
     topic: Option<String>,
     /// Of the node of this id
-    #[arg(short, long, value_name = "ID", value_parser = clap::value_parser!(i32).range(0..))]
+    #[arg(short, long, value_name = "ID", value_parser = number::from(0_i32))]
     node: Option<i32>,
     /// The defaults of all nodes
     #[arg(long)]
@@ -129,12 +131,8 @@ pub(crate) fn describe(args: &DescribeArgs) -> Outcome {
         let states = client.configs_of(&owner, &args.keys).await?;
         let is_missing = |key: &&String| !states.iter().any(|state| state.key == **key);
         let Some(missing) = args.keys.iter().find(is_missing) else { return Ok(states) };
-        let known = match &owner {
-            // Of the defaults of all nodes only those are told that are set.
-            ConfigOwner::AllNodes => keys_of_nodes().map(str::to_owned).collect(),
-            owner => names(client.configs_of(owner, &[]).await?),
-        };
-        refuse_unknown(missing, &owner, &known).map(|()| states)
+        let known = known_keys(client, &owner).await?;
+        refuse_unknown(missing, &owner, &known, LIST_HERE).map(|()| states)
     })?;
     let is_asked = |state: &ConfigState| args.keys.is_empty() || args.keys.contains(&state.key);
     // Whoever names an option wants to see it, set or not.
@@ -146,8 +144,49 @@ pub(crate) fn describe(args: &DescribeArgs) -> Outcome {
     output.show(&Description { of: owner.place(), configs: shown.map(line).collect() })
 }
 
-fn names(states: Vec<ConfigState>) -> Vec<String> {
-    states.into_iter().map(|state| state.key).collect()
+/// Every option that `owner` may have.
+async fn known_keys<P: Platform>(
+    client: &mut Client<P>,
+    owner: &ConfigOwner,
+) -> Outcome<Vec<String>> {
+    if *owner == ConfigOwner::AllNodes {
+        // Of the defaults of all nodes only those are told that are set.
+        return Ok(keys_of_nodes().map(str::to_owned).collect());
+    }
+    let states = client.configs_of(owner, &[]).await?;
+    let told = states.into_iter().map(|state| state.key);
+    Ok(match owner {
+        ConfigOwner::Topic(_) => told.collect(),
+        // A node takes other names of its options too, and tells one of them.
+        ConfigOwner::Node(_) | ConfigOwner::AllNodes => {
+            told.chain(keys_of_nodes().map(str::to_owned)).collect()
+        }
+    })
+}
+
+/// Refuses to take back an option that its owner does not have. Brokers call that done, since nothing is set under the name.
+pub(crate) async fn check_resets<P: Platform>(
+    client: &mut Client<P>,
+    owner: &ConfigOwner,
+    changes: &[ConfigChange],
+) -> Outcome {
+    let resets = changes.iter().filter_map(|change| match change {
+        ConfigChange::Reset(key) => Some(key),
+        ConfigChange::Set(..) => None,
+    });
+    let mut resets = resets.peekable();
+    if resets.peek().is_none() {
+        return Ok(());
+    }
+    let known = known_keys(client, owner).await?;
+    let list = match owner {
+        ConfigOwner::Topic(name) => {
+            format!("corelog config describe --topic {name} --all lists them")
+        }
+        ConfigOwner::Node(id) => format!("corelog config describe --node {id} --all lists them"),
+        ConfigOwner::AllNodes => "docs/operations.md lists them".to_owned(),
+    };
+    resets.try_for_each(|key| refuse_unknown(key, owner, &known, &list))
 }
 
 /// Every name under which a node has an option.
@@ -156,15 +195,18 @@ fn keys_of_nodes() -> impl Iterator<Item = &'static str> {
     own.chain(KAFKA_BROKER_CONFIGS.iter().map(|config| config.name))
 }
 
+/// How `describe` itself lists what there is.
+const LIST_HERE: &str = "the same command with --all, and without KEYS, lists them";
+
 /// Refuses an option that its owner does not have: a slip of the pen must not look like a default.
-fn refuse_unknown(key: &str, owner: &ConfigOwner, known: &[String]) -> Outcome {
+fn refuse_unknown(key: &str, owner: &ConfigOwner, known: &[String], list: &str) -> Outcome {
     if known.iter().any(|name| name == key) {
         return Ok(());
     }
     let failure = Failure::new(Exit::Refused, format!("{}: {key}: unknown option", owner.place()));
     Err(match nearest(key, known.iter().map(String::as_str)) {
         Some(like) => failure.advise(format!("did you mean {like}?")),
-        None => failure.advise("the same command with --all, and without KEYS, lists them"),
+        None => failure.advise(list),
     })
 }
 
@@ -177,10 +219,26 @@ fn refused(error: ClientError, owner: &ConfigOwner, changes: &[ConfigChange]) ->
     let is_of_topic = matches!(owner, ConfigOwner::Topic(_));
     let is_refused = error.code() == Some(ErrorCode::InvalidRequest);
     let failure = Failure::from(error);
-    if is_refused && !is_of_topic && changes.iter().any(is_fixed) {
+    if !is_refused || is_of_topic {
+        return failure;
+    }
+    if changes.iter().any(is_fixed) {
         return failure.advise("set it in the node's file or with --set, and restart the node");
     }
-    failure
+    match changes.iter().find_map(of_kafka_alone) {
+        Some(key) => failure.advise(format!(
+            "leave {key} out: it is Kafka's, and nothing in Corelog goes by it (corelog config explain {key})"
+        )),
+        None => failure,
+    }
+}
+
+/// The key of a change, where it is an option of Kafka's that does nothing here.
+fn of_kafka_alone(change: &ConfigChange) -> Option<&str> {
+    let (ConfigChange::Set(key, _) | ConfigChange::Reset(key)) = change;
+    let is_known = KAFKA_BROKER_CONFIGS.iter().any(|config| config.name == key.as_str());
+    (is_known && option(key).is_none() && topic_config_behind(key).is_none())
+        .then_some(key.as_str())
 }
 
 fn line(state: ConfigState) -> ConfigLine {
@@ -210,6 +268,7 @@ pub(crate) fn alter(args: &AlterArgs) -> Outcome {
     let owner = args.owner.owner();
     let (changes, commit) = (args.changes.changes(), args.changes.commit());
     with_client(&args.cluster, async |client| {
+        check_resets(client, &owner, &changes).await?;
         let altered = client.alter_configs(&owner, &changes, commit).await;
         altered.map_err(|error| refused(error, &owner, &changes))
     })?;

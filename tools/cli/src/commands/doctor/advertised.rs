@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use broker::Platform;
 
-use super::Check;
-use crate::client::{Address, Broker, Client, ClientError, ClientOptions, Cluster, OffsetAt};
+use super::{Check, partitions};
+use crate::client::{
+    Address, Broker, Client, ClientError, ClientOptions, Cluster, HANG_UP_ADVICE, OffsetAt,
+};
 use crate::moment::Utc;
 
 /// How long a broker may take to answer: a firewall that drops packets never does.
@@ -69,6 +71,7 @@ pub(super) async fn checks<P: Platform>(
     for broker in &cluster.brokers {
         checks.push(advertised(client, &cluster, broker, from).await);
     }
+    checks.push(partitions::check(client).await);
     checks.push(newest_records(client).await);
     checks
 }
@@ -83,6 +86,7 @@ fn unreachable(options: &ClientOptions, error: &ClientError) -> Check {
             "start a node (corelog serve), correct -b HOST:PORT, or open the port in the firewall; a node listens on \
              127.0.0.1 unless listeners says otherwise"
         }
+        error if error.is_hang_up() => HANG_UP_ADVICE,
         ClientError::Foreign { .. }
         | ClientError::Broken { .. }
         | ClientError::Malformed { .. } => {
@@ -120,6 +124,10 @@ async fn advertised<P: Platform>(
     let reach = Reach::of(resolved.ip());
     if let Some(check) = judge_address(&shown, reach, from) {
         return check;
+    }
+    // Another connection would count against max.connections.per.ip.
+    if client.is_connected_to(&address) {
+        return judge_identity(&shown, &cluster.id, &cluster.id, reach);
     }
     let options =
         ClientOptions { bootstrap: vec![address], timeout: DIAL_MAX.min(client.timeout()) };
@@ -180,6 +188,7 @@ fn judge_error(shown: &str, error: &ClientError) -> Check {
             "no way leads there: a firewall drops it, or the address belongs to a network behind NAT; advertise one that is \
              reachable from here"
         }
+        error if error.is_hang_up() => HANG_UP_ADVICE,
         _ => {
             "what listens there does not speak Kafka's protocol: correct the port in advertised.listeners"
         }
@@ -207,7 +216,7 @@ async fn newest_ms<P: Platform>(client: &mut Client<P>) -> Result<Option<i64>, C
         let led: Vec<_> = led.map(|partition| partition.index).take(left).collect();
         left -= led.len();
         let found = client.find_offsets(&mut topic, &led, OffsetAt::MaxTimestamp).await?;
-        let times = found.values().map(|found| found.timestamp).filter(|time| *time >= 0);
+        let times = found.found.values().map(|found| found.timestamp).filter(|time| *time >= 0);
         newest = newest.max(times.max());
     }
     Ok(newest)
@@ -236,7 +245,7 @@ mod tests {
 
     use super::super::Verdict;
     use super::*;
-    use crate::client::Delivery;
+    use crate::client::{Delivery, Speaks};
 
     #[test]
     fn addresses_mean_somebody() {
@@ -282,7 +291,10 @@ mod tests {
         let (api, delivery) = (wire::ApiKey::ApiVersions, Delivery::Sent);
         let broken =
             ClientError::Broken { address: address(), api, delivery, reason: "x".to_owned() };
-        assert!(judge_error("b", &broken).fix.unwrap().contains("protocol"));
+        let fix = judge_error("b", &broken).fix.unwrap();
+        assert!(fix.contains("max.connections.per.ip") && fix.contains("Kafka port"), "{fix}");
+        let foreign = ClientError::Foreign { address: address(), speaks: Speaks::Http };
+        assert!(judge_error("b", &foreign).fix.unwrap().contains("protocol"));
     }
 
     #[test]

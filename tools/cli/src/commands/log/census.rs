@@ -14,20 +14,22 @@ use commitlog::scan::{ScanItem, SegmentScan};
 use commitlog::{Disk, Executor};
 use record::{BatchView, NodeId, Offset, PartitionIndex, Records, TopicId, TopicPartition};
 
-use super::check::{Checker, LOST, Print};
+use super::check::{Checker, Print};
 use super::files::{Partition, Segment};
 use super::ground::METADATA_LOG;
 use crate::exit::Outcome;
 
-const NO_START: &str = "the node does not start; restore it from a copy";
-const NO_METADATA: &str =
+pub(super) const NO_START: &str = "the node does not start; restore it from a copy";
+pub(super) const NO_METADATA: &str =
     "the node does not start, and which topics there were is not known; restore it from a copy";
 const NOT_COMPARED: &str = "whether every topic is there is not known";
-const OFFLINE: &str = "the node takes this partition offline; restore the file or the directory";
+pub(super) const GONE: &str = "they were acknowledged and come back only from a copy; until then the node takes this partition offline";
+pub(super) const OFFLINE: &str =
+    "the node takes this partition offline; restore the file or the directory";
 const MADE: &str = "no record was acknowledged; the next start makes it";
 const NO_TOPIC: &str = "the metadata knows no such partition: the next start moves it to stray/";
-const UNKNOWN: &str = "without its checkpoint it is not known whether it held records";
-const UNBOUNDED: &str =
+pub(super) const UNKNOWN: &str = "without its checkpoint it is not known whether it held records";
+pub(super) const UNBOUNDED: &str =
     "what was acknowledged is not known; the next start scans these logs from their beginning";
 
 impl<D: Disk, E: Executor> Checker<D, E> {
@@ -167,10 +169,13 @@ impl<D: Disk, E: Executor> Checker<D, E> {
                 end if end > entry.log_start => {
                     format!("missing, with offsets {} to {}", entry.log_start, end.0 - 1)
                 }
-                _ => "missing".to_owned(),
+                _ => {
+                    let finding = self.finding(directory, None, "missing".to_owned());
+                    return self.report_unless_running(finding, OFFLINE, print);
+                }
             };
             let finding = self.finding(directory, None, gone);
-            return self.report_unless_running(finding, LOST, print);
+            return self.report_unless_running(finding, GONE, print);
         }
         let id = read_topic_id(&self.disk, directory).await;
         let id = id.map_err(|error| self.failed(directory, &error))?;

@@ -7,7 +7,8 @@ use std::io::{self, Write};
 use record::{BatchHeader, Codec};
 use serde::Serialize;
 
-use crate::output::{Format, Show, write_json_line};
+use super::census::{GONE, NO_METADATA, NO_START, OFFLINE, UNBOUNDED, UNKNOWN};
+use crate::output::{Format, Show, counted, write_json_line};
 use crate::yaml::write_document;
 
 /// Above the lines of [`BatchLine`].
@@ -31,7 +32,8 @@ impl Item<'_> {
         match self {
             Self::Batch(batch) => write_item(sink, format, *batch, |sink| batch.write(sink)),
             Self::ZeroTail(tail) => write_item(sink, format, *tail, |sink| {
-                writeln!(sink, "zeros from byte {} on: {} bytes", tail.position, tail.bytes)
+                let bytes = counted(tail.bytes, "byte");
+                writeln!(sink, "zeros from byte {} on: {bytes}", tail.position)
             }),
             Self::Finding(finding) => {
                 write_item(sink, format, *finding, |sink| finding.write(sink))
@@ -158,7 +160,54 @@ pub(super) struct Finding {
     pub(super) consequence: String,
 }
 
+/// What to do about a problem; the gravest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Remedy {
+    /// Without it no node starts here.
+    BeforeStart,
+    /// Without it one partition is offline.
+    Partition,
+    /// Nobody knows how far the logs were written.
+    Checkpoint,
+    /// The node goes on, but for what is damaged.
+    Serve,
+}
+
+impl Remedy {
+    pub(super) const fn advice(self) -> &'static str {
+        match self {
+            Self::BeforeStart => {
+                "put back from a copy what the node does not start without, and do not delete what is left beside it"
+            }
+            Self::Partition => {
+                "put a missing partition back from a copy before the node starts, or delete its topic: until then it is \
+                 offline, and an empty directory in its place would hide the loss"
+            }
+            Self::Checkpoint => {
+                "put the checkpoints back from a copy of the same moment as the logs, or let the next start scan the logs"
+            }
+            Self::Serve => {
+                "a node serves everything but damaged batches, and makes wrong indexes again by itself; the records of a \
+                 damaged batch come back only from a copy"
+            }
+        }
+    }
+}
+
 impl Finding {
+    /// What to do about it, if anything.
+    pub(super) fn remedy(&self) -> Option<Remedy> {
+        if self.severity == Severity::Note {
+            return None;
+        }
+        Some(match self.consequence.as_str() {
+            NO_START | NO_METADATA => Remedy::BeforeStart,
+            GONE | OFFLINE | UNKNOWN => Remedy::Partition,
+            UNBOUNDED => Remedy::Checkpoint,
+            _ => Remedy::Serve,
+        })
+    }
+
     fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
         let Self { severity, file, position, problem, consequence } = self;
         if *severity == Severity::Note {
