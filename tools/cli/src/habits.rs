@@ -89,7 +89,8 @@ fn advice(error: &mut clap::Error) -> Option<&'static str> {
     }
     let Some(ContextValue::String(flag)) = error.get(ContextKind::InvalidArg) else { return None };
     let advice = habit_of(flag)?;
-    for guess in [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::Suggested] {
+    // The usage is that of the flag which it took this one for.
+    for guess in [ContextKind::SuggestedArg, ContextKind::Suggested, ContextKind::Usage] {
         error.remove(guess);
     }
     Some(advice)
@@ -133,6 +134,7 @@ mod tests {
         check("corelog config alter --entity-type topics", Some("--topic NAME"));
         check("corelog produce orders --property parse.key=true", Some("--key-separator"));
         check("corelog consume orders --partitio 3", None);
+        check("corelog consume orders --quite-another", None);
     }
 
     #[test]

@@ -27,8 +27,14 @@ numbers! { i16 i32 i64 u32 u64 }
 
 /// Why it is none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("must be a whole number, {0}")]
-pub(crate) struct NumberError<T: Display>(Bounds<T>);
+pub(crate) enum NumberError<T: Display + PartialEq> {
+    /// Outside what it is taken as.
+    #[error("must be a whole number, {0}")]
+    Outside(Bounds<T>),
+    /// The same, where the largest number says nothing to anybody.
+    #[error("must be a whole number, {0} or more")]
+    Below(T),
+}
 
 /// Parses a number that is at least `minimum`.
 pub(crate) fn from<T: Number>(
@@ -36,7 +42,8 @@ pub(crate) fn from<T: Number>(
 ) -> impl Fn(&str) -> Result<T, NumberError<T>> + Clone + Send + Sync + 'static {
     move |text| match text.parse() {
         Ok(number) if number >= minimum => Ok(number),
-        _ => Err(NumberError(Bounds(minimum, T::MAX))),
+        _ if size_of::<T>() == size_of::<u64>() => Err(NumberError::Below(minimum)),
+        _ => Err(NumberError::Outside(Bounds(minimum, T::MAX))),
     }
 }
 
@@ -52,5 +59,6 @@ mod tests {
             let error = from(1_i16)(text).unwrap_err();
             assert_eq!(error.to_string(), "must be a whole number, 1 to 32767", "{text}");
         }
+        assert_eq!(from(1_u64)("0").unwrap_err().to_string(), "must be a whole number, 1 or more");
     }
 }

@@ -315,9 +315,9 @@ pub(crate) const HANG_UP_ADVICE: &str = "a node closes at once what is beyond ma
     port, or the node is stopping";
 
 /// What to do about partitions whose log cannot be opened.
-pub(crate) const OFFLINE_ADVICE: &str = "that node's log says why (offline: ...): bring back from a copy what is missing \
-    or damaged, which corelog log verify DIR names too, and restart the node; only a full disk passes by itself, with space \
-    (docs/operations.md, \"A partition is offline\")";
+pub(crate) const OFFLINE_ADVICE: &str = "the node's log says why (offline: ...): stop it, bring back from a copy what is missing \
+    or damaged (corelog log verify DIR names it) and start it again, or delete the topic where there is no copy; only a full \
+    disk passes by itself, with space (docs/operations.md, \"A partition is offline\")";
 
 fn advice_for_address(kind: io::ErrorKind) -> &'static str {
     match kind {
@@ -478,7 +478,7 @@ mod tests {
         let fact = "t-0, t-2: offline: its node cannot open the log (KAFKA_STORAGE_ERROR)";
         check(&["t-0", "t-2"], storage, None, fact, "corelog log verify");
         let fact = "t-0: offline: topics/t-0: missing (KAFKA_STORAGE_ERROR)";
-        check(&["t-0"], storage, Some("topics/t-0: missing"), fact, "restart the node");
+        check(&["t-0"], storage, Some("topics/t-0: missing"), fact, "start it again");
         let fact = "t-0: offline: no broker leads it (LEADER_NOT_AVAILABLE)";
         check(&["t-0"], leader, None, fact, "bring back a node");
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use broker::Platform;
 use clap::Args;
+use cluster::Bounds;
 use record::{Offset, PartitionIndex};
 
 use crate::client::{
@@ -281,7 +282,7 @@ fn check_offset(
             let fact = format!(
                 "{place}: offset {offset} is not there: the partition starts at {start} and ends at {end}"
             );
-            let next = "use one of them, or --offset beginning";
+            let next = format!("use --offset {}, or --offset beginning", Bounds(*start, end));
             return Err(Failure::new(Exit::Refused, fact).advise(next));
         }
     }

@@ -267,14 +267,19 @@ fn create(args: &CreateArgs) -> Outcome {
 
 /// A refusal of this topic, with advice that fits the name: a name that is right by itself may stand beside one that is too like.
 fn not_created(error: ClientError, name: &str) -> Failure {
-    let is_about_name = error.code() == Some(ErrorCode::InvalidTopicException);
+    let code = error.code();
     let failure = Failure::from(error);
-    if is_about_name && cluster::check_topic_name(name).is_ok() {
-        return failure.advise(
-            "choose a name that differs from it in more than dots and underscores: metrics write both the same",
-        );
+    match code {
+        Some(ErrorCode::InvalidTopicException) if cluster::check_topic_name(name).is_ok() => {
+            failure.advise(
+                "choose a name that differs from it in more than dots and underscores: metrics write both the same",
+            )
+        }
+        Some(ErrorCode::InvalidPartitions) => {
+            failure.advise("give another number with --partitions N, or leave it to the node")
+        }
+        _ => failure,
     }
-    failure
 }
 
 fn alter(args: &AlterArgs) -> Outcome {

@@ -248,7 +248,7 @@ fn bounds_are_written_for_people() {
     let create = |flags: &[&'static str]| [&["topic", "create", "errors-bound"], flags].concat();
     let partitions = create(&["-p", "999999"]);
     let facts = ["must be 1 to 100000, or -1 for the default"];
-    check(address, &partitions, "", REFUSED, &facts, "topic describe");
+    check(address, &partitions, "", REFUSED, &facts, "--partitions N");
     let facts = ["segment.bytes = 1: must be 1048576 to 2147483647 (INVALID_CONFIG)"];
     check(address, &create(&["-c", "segment.bytes=1"]), "", REFUSED, &facts, "config explain");
     let replicas = create(&["-r", "2"]);
