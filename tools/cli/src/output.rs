@@ -127,6 +127,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn one_thing_is_told_from_several() {
+        let told = [0, 1, 2].map(|count| counted(count, "byte"));
+        assert_eq!(told, ["0 bytes", "1 byte", "2 bytes"]);
+    }
+
+    #[test]
     fn columns_align_and_lines_have_no_trailing_blanks() {
         let mut table = Table::new(&["TOPIC", "PARTITIONS"]);
         table.row(vec!["käse".into(), "1".into()]);

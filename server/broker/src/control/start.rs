@@ -18,7 +18,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use cluster::{Advertise, LeaderEpochs, NodeRegistration};
+use cluster::{Advertise, Bounds, LeaderEpochs, NodeRegistration};
 use commitlog::checkpoint;
 use commitlog::directory::{
     self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError, METADATA_SNAPSHOT_FILE,
@@ -297,10 +297,10 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
     if let Some(lost) = report.lost {
         // Without them topics that exist would be unknown, and producer ids would be given out twice.
         return Err(StartRefusal::Data(format!(
-            "{COORDINATOR_DIRECTORY}/: acknowledged metadata records {}..{} are gone from disk; restore the directory \
+            "{COORDINATOR_DIRECTORY}/: acknowledged metadata records {} are gone from disk; restore the directory \
              from a copy, or, to serve without them, remove checkpoints/coordinator.a and .b and \
              {COORDINATOR_DIRECTORY}/{METADATA_SNAPSHOT_FILE}: what no record names is then moved to stray/",
-            lost.start, lost.end
+            Bounds(lost.start, Offset(lost.end.0 - 1))
         )));
     }
     let loaded = snapshot::load(&platform.disk(), &log).await;

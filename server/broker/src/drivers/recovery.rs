@@ -2,15 +2,17 @@
 //!
 //! Owns the line that is logged when a log was not simply as it was left.
 
+use cluster::Bounds;
 use commitlog::{CutReason, RecoveryReport};
+use record::Offset;
 
 /// Logs what is worth knowing about a recovery; nothing where there is nothing.
 pub(crate) fn report_recovery(name: &str, report: &RecoveryReport) {
     let end = report.end;
     if let Some(lost) = &report.lost {
-        let (first, past) = (lost.start, lost.end);
+        let lost = Bounds(lost.start, Offset(lost.end.0 - 1));
         tracing::error!(
-            "{name}: acknowledged offsets {first}..{past} are gone from disk: reads of them are \
+            "{name}: acknowledged offsets {lost} are gone from disk: reads of them are \
              refused, all others are served, appends go on at {end}"
         );
     }

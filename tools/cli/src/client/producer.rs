@@ -20,6 +20,7 @@ use crate::client::together::{self, Boxed};
 use crate::client::{
     Answer, AutoCreate, CallOptions, Client, ClientError, Connection, OffsetAt, Topic,
 };
+use crate::output::counted;
 use crate::partitioner::partition_of_key;
 
 mod batch;
@@ -145,7 +146,8 @@ impl<'c, P: Platform> Producer<'c, P> {
         if let Some(index) = options.partition
             && topic.partition(index).is_none()
         {
-            let reason = format!("no such partition, there are {}", topic.partitions.len());
+            let count = counted(topic.partitions.len() as u64, "partition");
+            let reason = format!("no such partition, the topic has {count}");
             return Err(ClientError::Unsendable { place: topic.place(index), reason });
         }
         let identity = match options.acks {

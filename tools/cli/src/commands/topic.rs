@@ -18,7 +18,7 @@ use crate::commands::config::check_resets;
 use crate::commands::with_client;
 use crate::exit::{Exit, Failure, Outcome};
 use crate::number;
-use crate::output::{Output, Show, Table};
+use crate::output::{Output, Show, Table, counted};
 use crate::{ClusterArgs, OutputArgs};
 
 const CREATE_EXAMPLES: &str = "\
@@ -510,8 +510,8 @@ pub(crate) fn chosen_partitions(topic: &Topic, asked: &[i32]) -> Outcome<Vec<Par
     let mut chosen = Vec::new();
     for index in asked.iter().copied().map(PartitionIndex) {
         if !all.contains(&index) {
-            let fact =
-                format!("{}: no such partition, there are {}", topic.place(index), all.len());
+            let count = counted(all.len() as u64, "partition");
+            let fact = format!("{}: no such partition, the topic has {count}", topic.place(index));
             let next = format!("corelog topic describe {} shows them", topic.name);
             return Err(Failure::new(Exit::Refused, fact).advise(next));
         }

@@ -63,7 +63,7 @@ fn a_partition_that_is_offline_is_told_at_once_beside_what_is_served() {
             ok(on(address, &["produce", "orders", "-p", partition], "a\nb\nc\n"));
         }
         let doctor = ok(on(address, &["doctor"], ""));
-        assert!(doctor.contains("partitions  all of 3 are served"), "{doctor}");
+        assert!(doctor.contains("partitions  3 of 3 are served"), "{doctor}");
     });
     std::fs::remove_dir_all(data_dir.join("topics/orders-1")).unwrap();
     served(&data_dir, |address| {

@@ -62,7 +62,8 @@ fn judge(found: &Found) -> Check {
         more => format!(" ({more} more were not asked for)"),
     };
     let Some((_, code)) = offline.first() else {
-        return Check::ok(NAME, format!("all of {asked} are served{rest}"));
+        let verb = if *asked == 1 { "is" } else { "are" };
+        return Check::ok(NAME, format!("{asked} of {asked} {verb} served{rest}"));
     };
     let names: Vec<&String> = offline.iter().map(|(place, _)| place).collect();
     let verb = if names.len() == 1 { "is" } else { "are" };
@@ -89,13 +90,13 @@ mod tests {
             let check = judge(&Found { asked: 20, left_out: 0, offline });
             assert_eq!((check.verdict, &check.fact[..]), (verdict, expected));
         };
-        check(0, Verdict::Ok, "all of 20 are served");
+        check(0, Verdict::Ok, "20 of 20 are served");
         check(1, Verdict::Failed, "1 of 20 is offline: orders-0");
         check(2, Verdict::Failed, "2 of 20 are offline: orders-0, orders-1");
         let ten: Vec<String> = (0..10).map(|index| format!("orders-{index}")).collect();
         let many = format!("12 of 20 are offline: {} and 2 more", ten.join(", "));
         check(12, Verdict::Failed, &many);
         let found = Found { asked: 20, left_out: 5, offline: Vec::new() };
-        assert_eq!(judge(&found).fact, "all of 20 are served (5 more were not asked for)");
+        assert_eq!(judge(&found).fact, "20 of 20 are served (5 more were not asked for)");
     }
 }
