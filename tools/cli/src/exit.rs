@@ -18,7 +18,7 @@ pub(crate) enum Exit {
     Unreachable = 3,
     /// A broker answered, but not in the time allowed; or too few records came in it.
     TimedOut = 4,
-    /// `log verify` or `log dump` found damage.
+    /// `log verify` or `log dump` found damage, or the audit of a bench did.
     Damaged = 5,
     /// A file, pipe or terminal of this machine failed.
     Io = 6,
@@ -28,7 +28,7 @@ pub(crate) enum Exit {
 pub(crate) const EXIT_CODES_HELP: &str = "\
 Exit codes:
   0  done                          4  no answer, or no record, in time
-  1  refused by a broker or file   5  log files are damaged
+  1  refused by a broker or file   5  damage: log files, or a bench audit
   2  wrong command line            6  a local file or pipe failed
   3  no broker reachable           10 and up: see serve --help";
 

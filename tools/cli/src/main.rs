@@ -75,6 +75,9 @@ enum Command {
     /// Read log files directly, with no node running
     #[command(subcommand)]
     Log(commands::log::LogCommand),
+    /// Measure a broker under load, and audit what it acknowledged
+    #[command(subcommand)]
+    Bench(commands::bench::BenchCommand),
     /// Find what keeps nodes from running and clients from reaching them, and say how to mend it
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completion script of a shell
@@ -165,6 +168,7 @@ fn main() -> ExitCode {
         Command::Apis(args) => commands::apis::run(args),
         Command::Config(command) => commands::config::run(command),
         Command::Log(command) => commands::log::run(command),
+        Command::Bench(command) => commands::bench::run(command),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions(args) => commands::manual::completions(args, command_line()),
         Command::Man(args) => commands::manual::man(args, command_line()),

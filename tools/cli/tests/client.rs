@@ -9,6 +9,8 @@ use std::sync::OnceLock;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_corelog");
 
+#[path = "client/bench.rs"]
+mod bench;
 #[path = "client/errors.rs"]
 mod errors;
 #[path = "client/offline.rs"]

@@ -3,6 +3,7 @@
 //! Owns what they share: the executor that a command runs on.
 
 pub(crate) mod apis;
+pub(crate) mod bench;
 pub(crate) mod cluster;
 pub(crate) mod config;
 pub(crate) mod consume;

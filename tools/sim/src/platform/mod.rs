@@ -172,11 +172,11 @@ impl Platform for SimPlatform {
 
     async fn connect(
         &self,
-        _address: SocketAddr,
+        address: SocketAddr,
         _timeout: Duration,
     ) -> io::Result<(SimReader, SimWriter)> {
-        // One node: it has nobody to connect to.
-        Err(io::ErrorKind::Unsupported.into())
+        let halves = self.machine.0.network.connect_halves(address);
+        halves.ok_or_else(|| io::ErrorKind::ConnectionRefused.into())
     }
 
     fn adopt(&self, parted: Parted) -> io::Result<(SimReader, SimWriter)> {

@@ -176,6 +176,15 @@ impl SimNetwork {
     /// The client's end of a new connection, to any of the cores that listen there; `None` where nobody does.
     #[must_use]
     pub fn connect(&self, address: SocketAddr) -> Option<SimSocket> {
+        self.dial(address).map(SimSocket)
+    }
+
+    /// The same, in two halves, for a client that runs on a platform.
+    pub(super) fn connect_halves(&self, address: SocketAddr) -> Option<(SimReader, SimWriter)> {
+        Some(self.halves(Arc::new(self.dial(address)?)))
+    }
+
+    fn dial(&self, address: SocketAddr) -> Option<End> {
         let listeners = self.0.listeners.borrow();
         let listening = listeners.get(&address)?;
         let chosen = self.0.prng.borrow_mut().pick(listening).clone();
@@ -193,7 +202,7 @@ impl SimNetwork {
         let mut backlog = chosen.borrow_mut();
         backlog.waiting.push_back(halves);
         backlog.waker.take().into_iter().for_each(Waker::wake);
-        Some(SimSocket(End { incoming: down, outgoing: up, own: client, peer: address }))
+        Some(End { incoming: down, outgoing: up, own: client, peer: address })
     }
 
     fn halves(&self, end: Arc<End>) -> (SimReader, SimWriter) {
@@ -280,7 +289,7 @@ impl Listener for SimListener {
     }
 }
 
-/// The receiving half of the broker's end.
+/// The receiving half of an end: the broker's, or that of a client on a platform.
 pub struct SimReader {
     end: Arc<End>,
     is_parted: Rc<Cell<bool>>,
@@ -312,7 +321,7 @@ impl ConnectionReader for SimReader {
     }
 }
 
-/// The sending half of the broker's end.
+/// The sending half of an end.
 pub struct SimWriter {
     end: Arc<End>,
     is_parted: Rc<Cell<bool>>,

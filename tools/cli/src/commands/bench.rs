@@ -1,0 +1,27 @@
+//! `corelog bench`: load for any broker that speaks Kafka's protocol, measured and audited.
+//!
+//! Owns the verbs. The work is `load`'s; arguments, progress and what is shown stand here.
+
+use clap::Subcommand;
+
+use crate::exit::Outcome;
+
+mod interrupt;
+mod options;
+mod produce;
+mod report;
+mod units;
+
+/// The verbs.
+#[derive(Debug, Subcommand)]
+pub(crate) enum BenchCommand {
+    /// Send batches that were encoded beforehand, measure the acknowledgements, and read everything back
+    Produce(Box<options::ProduceArgs>),
+}
+
+/// Runs one.
+pub(crate) fn run(command: &BenchCommand) -> Outcome {
+    match command {
+        BenchCommand::Produce(args) => produce::run(args),
+    }
+}

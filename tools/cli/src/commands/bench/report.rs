@@ -1,0 +1,292 @@
+//! What a run found, for people: a line a second while it goes, a table at the end.
+//!
+//! Owns the layout. Programs read the result itself.
+
+use std::io::{self, Write};
+
+use load::{AuditReport, Interval, LatencySummary, Pace, ProcessUse, RunEnd, RunResult};
+use serde::{Serialize, Serializer};
+
+use super::units::show_bytes;
+use crate::output::Show;
+
+/// A result that can be shown.
+pub(super) struct Report<'a>(pub(super) &'a RunResult);
+
+impl Serialize for Report<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
+impl Show for Report<'_> {
+    fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
+        let result = self.0;
+        let measured = &result.measured;
+        let mut line = |name: &str, text: String| writeln!(sink, "{name:<16}{text}");
+        line("run", run_line(result))?;
+        line(
+            "throughput",
+            format!(
+                "{:.1} MB/s, {:.0} records/s, {:.0} requests/s over {:.1} s",
+                measured.mb_per_second,
+                measured.records_per_second,
+                measured.requests_per_second,
+                measured.seconds
+            ),
+        )?;
+        line(
+            "acknowledged",
+            format!(
+                "{}, {} records, {} batches, {} requests",
+                show_bytes(measured.bytes),
+                measured.records,
+                measured.batches,
+                measured.requests
+            ),
+        )?;
+        let from = if result.workload.pace == Pace::Closed { "sent" } else { "due" };
+        line(&format!("latency ({from})"), latency_line(&result.latency))?;
+        if result.workload.pace != Pace::Closed {
+            line("  sent late by", latency_line(&result.send_delay))?;
+        }
+        for (name, used) in [("broker", &result.broker), ("client", &result.client)] {
+            if let Some(used) = used {
+                line(name, process_line(used))?;
+            }
+        }
+        for error in &result.errors {
+            let message = error.first_message.as_deref().unwrap_or("no message");
+            let text = format!(
+                "{} {} ({}), first in partition {}: {message}",
+                error.count, error.name, error.code, error.first_partition
+            );
+            line("errors", text)?;
+        }
+        if result.unanswered > 0 {
+            line("unanswered", format!("{} requests", result.unanswered))?;
+        }
+        line("audit", audit_line(&result.audit))?;
+        for finding in &result.audit.findings {
+            let kind = format!("{:?}", finding.kind).to_lowercase();
+            let text = format!(
+                "partition {} offset {}: {kind}: {}",
+                finding.partition, finding.offset, finding.fact
+            );
+            line("", text)?;
+        }
+        Ok(())
+    }
+}
+
+fn run_line(result: &RunResult) -> String {
+    let end = match &result.end {
+        RunEnd::Complete => String::new(),
+        RunEnd::Interrupted => ", interrupted".to_owned(),
+        RunEnd::Failed { reason } => format!(", FAILED: {reason}"),
+    };
+    format!("{} to {}, {}{end}", result.kind, result.topic, result.workload.pace)
+}
+
+fn latency_line(latency: &LatencySummary) -> String {
+    format!(
+        "p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  p99.99 {:.3}  max {:.3} ms",
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+        latency.p9999_ms,
+        latency.max_ms
+    )
+}
+
+fn process_line(used: &ProcessUse) -> String {
+    let mut text =
+        format!("{:.2} s user, {:.2} s system", used.cpu_user_seconds, used.cpu_system_seconds);
+    if let Some(cost) = used.cpu_seconds_per_gb {
+        text.push_str(&format!(", {cost:.3} CPU-s/GB"));
+    }
+    if let Some(cost) = used.cpu_us_per_request {
+        text.push_str(&format!(", {cost:.1} us/request"));
+    }
+    text.push_str(&format!(
+        ", {} resident, {}+{} context switches",
+        show_bytes(used.rss_bytes),
+        used.voluntary_context_switches,
+        used.involuntary_context_switches
+    ));
+    if let Some(bytes) = used.disk_written_bytes {
+        text.push_str(&format!(", {} written", show_bytes(bytes)));
+    }
+    text
+}
+
+fn audit_line(audit: &AuditReport) -> String {
+    let verdict = match (audit.has_passed, audit.is_complete) {
+        (true, true) => "passed",
+        (true, false) => "passed as far as it went",
+        (false, _) => "FAILED",
+    };
+    format!(
+        "{verdict}: {} of {} acknowledged batches as they were sent, {} unacknowledged (at most {}), {} in {:.1} s",
+        audit.matched_batches,
+        audit.acked_batches,
+        audit.unacked_batches,
+        audit.unacked_batches_max,
+        show_bytes(audit.bytes),
+        audit.seconds
+    )
+}
+
+/// One second of a run.
+#[expect(clippy::cast_precision_loss, reason = "bytes of a second are far below 2^53")]
+pub(super) fn progress_line(interval: &Interval) -> String {
+    let a_second = |count: u64| count as f64 / interval.seconds.max(1e-9);
+    let end = interval.begin + interval.seconds;
+    format!(
+        "{end:>6.1} s  {:>8.1} MB/s  {:>9.0} requests/s  p50 {:>8.3}  p99 {:>8.3}  max {:>8.3} ms  {} errors",
+        a_second(interval.bytes) / 1e6,
+        a_second(interval.requests),
+        interval.p50_ms,
+        interval.p99_ms,
+        interval.max_ms,
+        interval.errors
+    )
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! A result for tests.
+
+    use load::{ErrorCount, Measured, RESULT_FORMAT, Workload};
+
+    use super::*;
+
+    pub(crate) fn result() -> RunResult {
+        RunResult {
+            format: RESULT_FORMAT,
+            kind: "produce".to_owned(),
+            workload: Workload::default(),
+            topic: "t".to_owned(),
+            partitions: 1,
+            leaders: 1,
+            connections: 1,
+            started_ms: 1_700_000_000_000,
+            end: RunEnd::Complete,
+            measured: Measured {
+                seconds: 2.0,
+                requests: 10,
+                batches: 10,
+                records: 100,
+                bytes: 2_000_000,
+                plain_bytes: 2_000_000,
+                mb_per_second: 1.0,
+                records_per_second: 50.0,
+                requests_per_second: 5.0,
+            },
+            latency: LatencySummary { p50_ms: 1.5, max_ms: 9.0, ..LatencySummary::default() },
+            send_delay: LatencySummary::default(),
+            errors: Vec::new(),
+            unanswered: 0,
+            intervals: vec![Interval::default()],
+            broker: Some(ProcessUse { cpu_seconds_per_gb: Some(0.25), ..ProcessUse::default() }),
+            client: None,
+            audit: AuditReport {
+                has_passed: true,
+                is_complete: true,
+                acked_batches: 12,
+                matched_batches: 12,
+                ..AuditReport::default()
+            },
+        }
+    }
+
+    pub(crate) fn errors() -> Vec<ErrorCount> {
+        vec![ErrorCount {
+            code: 56,
+            name: "KAFKA_STORAGE_ERROR".to_owned(),
+            count: 3,
+            first_partition: 7,
+            first_message: Some("disk".to_owned()),
+        }]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use load::{Finding, FindingKind};
+
+    use super::*;
+
+    fn shown(result: &RunResult) -> String {
+        let mut bytes = Vec::new();
+        Report(result).show_table(&mut bytes).unwrap();
+        String::from_utf8(bytes).unwrap()
+    }
+
+    #[test]
+    fn the_table_has_what_counts_first() {
+        let text = shown(&testing::result());
+        for expected in [
+            "1.0 MB/s, 50 records/s, 5 requests/s over 2.0 s",
+            "latency (sent)  p50 1.500",
+            "0.250 CPU-s/GB",
+            "audit           passed: 12 of 12",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("sent late by") && !text.contains("errors"), "{text}");
+    }
+
+    #[test]
+    fn what_went_wrong_cannot_be_overlooked() {
+        let mut result = testing::result();
+        result.end = RunEnd::Failed { reason: "the broker is gone".to_owned() };
+        result.errors = testing::errors();
+        result.unanswered = 2;
+        result.workload.pace = Pace::Requests { per_second: 5 };
+        result.audit.has_passed = false;
+        result.audit.findings = vec![Finding {
+            kind: FindingKind::Missing,
+            partition: 3,
+            offset: 70,
+            fact: "the log ends at 70".to_owned(),
+        }];
+        let text = shown(&result);
+        for expected in [
+            "FAILED: the broker is gone",
+            "3 KAFKA_STORAGE_ERROR (56), first in partition 7: disk",
+            "unanswered      2 requests",
+            "latency (due)",
+            "sent late by",
+            "audit           FAILED",
+            "partition 3 offset 70: missing: the log ends at 70",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_result_is_read_back_from_json() {
+        let result = testing::result();
+        let json = serde_json::to_string(&Report(&result)).unwrap();
+        assert_eq!(serde_json::from_str::<RunResult>(&json).unwrap(), result);
+    }
+
+    #[test]
+    fn progress_tells_rates_of_the_second() {
+        let interval = Interval {
+            begin: 4.0,
+            seconds: 0.5,
+            requests: 100,
+            bytes: 5_000_000,
+            errors: 1,
+            p99_ms: 2.5,
+            ..Interval::default()
+        };
+        let line = progress_line(&interval);
+        for expected in ["4.5 s", "10.0 MB/s", "200 requests/s", "p99    2.500", "1 errors"] {
+            assert!(line.contains(expected), "{expected}: {line}");
+        }
+    }
+}

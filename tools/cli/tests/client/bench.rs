@@ -1,0 +1,226 @@
+//! `corelog bench` as a process against a running node: what it measures, what it leaves, and that its audit can fail.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
+use load::{FindingKind, RunEnd, RunResult};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::*;
+
+const REFUSED: i32 = 1;
+const DAMAGED: i32 = 5;
+const IO: i32 = 6;
+
+/// A file that is gone with the test.
+struct TempFile(PathBuf);
+
+impl TempFile {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("corelog-bench-{}-{name}", std::process::id())))
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for TempFile {
+    fn drop(&mut self) {
+        drop(std::fs::remove_file(&self.0));
+    }
+}
+
+/// The node's own process: the child of the shell that started it.
+fn pid_of(node: &Node) -> String {
+    let shell = node._child.id();
+    let children = std::fs::read_to_string(format!("/proc/{shell}/task/{shell}/children")).unwrap();
+    let is_node = |pid: &&str| {
+        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        name.trim() == "corelog"
+    };
+    children.split_whitespace().find(is_node).unwrap().to_owned()
+}
+
+fn result(json: &str) -> RunResult {
+    serde_json::from_str(json).unwrap()
+}
+
+fn topics() -> String {
+    told(&["topic", "list"])
+}
+
+#[test]
+fn a_run_of_produce_is_measured_audited_saved_and_leaves_no_topic() {
+    let (save, log) = (TempFile::new("run.json"), TempFile::new("run.hlog"));
+    let pid = pid_of(node());
+    let args = [
+        "bench",
+        "produce",
+        "--warm-up",
+        "200ms",
+        "--duration",
+        "1500ms",
+        "--request-rate",
+        "200",
+        "--partitions",
+        "4",
+        "--partitions-per-request",
+        "2",
+        "--connections",
+        "2",
+        "--batch-bytes",
+        "16KiB",
+        "-z",
+        "lz4",
+        "--keys",
+        "10",
+        "--broker-pid",
+        &pid,
+        "--save",
+        save.path(),
+        "--hdr-log",
+        log.path(),
+        "-o",
+        "json",
+    ];
+    let output = with_input(&args, "");
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let result = result(&ok(output));
+    assert!(result.is_sound(), "{result:#?}");
+    assert_eq!(
+        (result.end.clone(), result.partitions, result.connections),
+        (RunEnd::Complete, 4, 2)
+    );
+    // 1.5 s at 200 a second; the machine may be busy.
+    assert!((250..=310).contains(&result.measured.requests), "{:?}", result.measured);
+    assert_eq!(result.measured.batches, 2 * result.measured.requests);
+    assert!(result.measured.plain_bytes > result.measured.bytes);
+    assert_eq!(result.audit.matched_batches, result.audit.acked_batches);
+    let broker = result.broker.unwrap();
+    assert!(broker.rss_bytes > 0 && broker.threads > 0 && broker.cpu_seconds_per_gb.is_some());
+    assert!(result.client.unwrap().cpu_us_per_request.is_some());
+    // Progress: two intervals, and what was read back.
+    assert_eq!(said.lines().filter(|line| line.contains("requests/s")).count(), 2, "{said}");
+    assert!(said.contains("reading back"), "{said}");
+    let saved = std::fs::read_to_string(save.path()).unwrap();
+    let saved: RunResult = serde_json::from_str(&saved).unwrap();
+    assert_eq!(saved.measured, result.measured);
+    let log = std::fs::read(log.path()).unwrap();
+    let intervals =
+        IntervalLogIterator::new(&log).filter(|entry| matches!(entry, Ok(LogEntry::Interval(_))));
+    assert_eq!(intervals.count(), 2, "{}", String::from_utf8_lossy(&log));
+    assert!(!topics().contains(&result.topic));
+}
+
+#[test]
+fn a_run_for_people_says_the_same_in_a_table() {
+    let args = [
+        "bench",
+        "produce",
+        "--warm-up",
+        "0",
+        "--bytes",
+        "8MB",
+        "--batch-bytes",
+        "64KiB",
+        "-q",
+        "--keep-topic",
+    ];
+    let output = with_input(&args, "");
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    let table = ok(output);
+    for expected in ["throughput ", "latency (sent)", "audit           passed: ", "client "] {
+        assert!(table.contains(expected), "{expected}: {table}");
+    }
+    let topic = said.strip_prefix("corelog: topic ").unwrap();
+    let topic = topic.strip_suffix(" is still there\n").unwrap();
+    assert!(topics().contains(topic));
+    told(&["topic", "delete", topic]);
+}
+
+#[test]
+fn records_that_go_while_they_are_acknowledged_fail_the_audit() {
+    told(&["topic", "create", "bench-robbed"]);
+    let running = std::thread::spawn(|| {
+        let args = [
+            "bench",
+            "produce",
+            "--topic",
+            "bench-robbed",
+            "--warm-up",
+            "0",
+            "--duration",
+            "3",
+            "--request-rate",
+            "50",
+            "--batch-bytes",
+            "4KiB",
+            "-o",
+            "json",
+        ];
+        with_input(&args, "")
+    });
+    let started = Instant::now();
+    let has_records = || {
+        let offsets = told(&["offsets", "bench-robbed", "-o", "json"]);
+        !offsets.contains("\"latest\":0")
+    };
+    while !has_records() {
+        assert!(started.elapsed() < Duration::from_secs(20));
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    told(&["records", "delete", "bench-robbed", "--all"]);
+    let output = running.join().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(DAMAGED), "{said}");
+    assert!(said.contains("the audit failed"), "{said}");
+    let result = result(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(result.audit.findings[0].kind, FindingKind::Unreadable);
+    assert!(result.audit.findings[0].fact.contains("OFFSET_OUT_OF_RANGE"), "{:?}", result.audit);
+}
+
+#[test]
+fn ctrl_c_ends_the_sending_and_the_run_is_audited_all_the_same() {
+    let mut child = Command::new(BINARY)
+        .args(["bench", "produce", "-b", &node().kafka, "--warm-up", "0", "--duration", "1h"])
+        .args(["--request-rate", "100", "--batch-bytes", "4KiB", "-o", "json"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // The first line of progress: it runs.
+    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+    let is_running = said.by_ref().map_while(Result::ok).any(|line| line.contains("requests/s"));
+    assert!(is_running);
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
+    kill(pid, Signal::SIGINT).unwrap();
+    let rest: Vec<String> = said.map_while(Result::ok).collect();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{rest:?}");
+    assert!(rest.iter().any(|line| line.contains("stopping")), "{rest:?}");
+    let result = result(&String::from_utf8(output.stdout).unwrap());
+    assert_eq!(result.end, RunEnd::Interrupted);
+    assert!(result.is_sound() && result.audit.matched_batches > 50, "{result:#?}");
+    assert!(!topics().contains(&result.topic));
+}
+
+#[test]
+fn what_cannot_be_run_says_why_and_what_to_do() {
+    let check = |args: &[&str], code: i32, facts: &[&str]| {
+        let args: Vec<&str> = ["bench", "produce"].iter().chain(args).copied().collect();
+        let (found, said) = failed(&with_input(&args, ""));
+        assert_eq!(found, code, "{args:?}: {said}");
+        for fact in facts {
+            assert!(said.contains(fact), "{args:?}: {fact}: {said}");
+        }
+    };
+    check(&["--topic", "bench-absent"], REFUSED, &["bench-absent", "next: "]);
+    check(&["--broker-pid", "4194999"], IO, &["/proc/4194999/stat", "next: "]);
+    check(&["--in-flight", "0"], 2, &["must be 1..=10000"]);
+    check(&["--hdr-log", "/no/such/dir/x"], IO, &["/no/such/dir/x"]);
+    assert!(!Path::new("/no/such/dir").exists());
+}

@@ -1,0 +1,264 @@
+//! Whether what was acknowledged is there: once, in order, and as it was sent.
+//!
+//! ```text
+//!   log of a partition   [batch][batch][batch]…        from where it ended before the run to where it ends after it
+//!   acknowledged            ▲      ▲      ▲             every one at its base offset, with its template's checksum and count
+//! ```
+//!
+//! Owns the comparison and its findings. What is there and was not acknowledged is allowed only as far as requests were without
+//! an answer, or answered with an error: such a batch may have been appended. It reads no socket: bytes are arguments.
+
+use record::{BatchView, Batches, Found, PartitionIndex};
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::Acked;
+use crate::template::Template;
+
+/// Findings that are told; the others are counted.
+const FINDINGS_MAX: usize = 20;
+
+/// What the audit found.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// Whether every batch that was acknowledged, and looked at, is there once, in order and unchanged.
+    pub has_passed: bool,
+    /// Whether everything was looked at: a bound on the bytes, or on the memory of what was acknowledged, ends it early.
+    pub is_complete: bool,
+    /// Batches acknowledged in the whole run, the warm-up included.
+    pub acked_batches: u64,
+    /// Of them, those found as they were sent.
+    pub matched_batches: u64,
+    /// Batches that are there without an acknowledgement.
+    pub unacked_batches: u64,
+    /// Of those, how many there may be.
+    pub unacked_batches_max: u64,
+    /// Bytes that were read back.
+    pub bytes: u64,
+    /// How long that took.
+    pub seconds: f64,
+    /// How many findings there are.
+    pub finding_count: u64,
+    /// The first of them.
+    pub findings: Vec<Finding>,
+}
+
+/// Something that must not be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// What.
+    pub kind: FindingKind,
+    /// In which partition.
+    pub partition: i32,
+    /// At which offset.
+    pub offset: i64,
+    /// The facts.
+    pub fact: String,
+}
+
+/// What must not be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FindingKind {
+    /// A batch was acknowledged and is not there.
+    Missing,
+    /// It is there, and is another.
+    Changed,
+    /// Bytes whose checksum is wrong, or that are no batch.
+    Corrupt,
+    /// Offsets that no batch has.
+    Gap,
+    /// Offsets that two batches have.
+    Overlap,
+    /// One offset was acknowledged for two batches.
+    AckedTwice,
+    /// A connection's batches of one partition were acknowledged in another order than they were sent.
+    OutOfOrder,
+    /// More batches than were sent without an acknowledgement.
+    Unacked,
+    /// The broker does not give the records back.
+    Unreadable,
+}
+
+impl AuditReport {
+    /// Takes note of a finding.
+    pub(crate) fn find(
+        &mut self,
+        kind: FindingKind,
+        partition: PartitionIndex,
+        offset: i64,
+        fact: String,
+    ) {
+        self.finding_count += 1;
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(Finding { kind, partition: partition.0, offset, fact });
+        }
+    }
+
+    /// Judges what was gathered.
+    pub(crate) fn conclude(&mut self) {
+        if self.is_complete && self.unacked_batches > self.unacked_batches_max {
+            let fact = format!(
+                "{} batches are there that were not acknowledged; at most {} may be",
+                self.unacked_batches, self.unacked_batches_max
+            );
+            self.find(FindingKind::Unacked, PartitionIndex(-1), -1, fact);
+        }
+        self.has_passed = self.finding_count == 0;
+    }
+}
+
+/// One partition under audit.
+#[derive(Debug)]
+pub(crate) struct PartitionAudit {
+    partition: PartitionIndex,
+    /// Ascending.
+    acked: Vec<Acked>,
+    /// Those before this were looked at.
+    looked_at: usize,
+    next_offset: i64,
+    end_offset: i64,
+    bytes: u64,
+}
+
+impl PartitionAudit {
+    /// A partition whose log held `start..end` more than before the run.
+    pub(crate) fn new(partition: PartitionIndex, acked: Vec<Acked>, start: i64, end: i64) -> Self {
+        Self { partition, acked, looked_at: 0, next_offset: start, end_offset: end, bytes: 0 }
+    }
+
+    /// Which.
+    pub(crate) fn partition(&self) -> PartitionIndex {
+        self.partition
+    }
+
+    /// Where to read on; `None` where all was read.
+    pub(crate) fn next_offset(&self) -> Option<i64> {
+        (self.next_offset < self.end_offset).then_some(self.next_offset)
+    }
+
+    /// Bytes that were looked at.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Looks at what the broker gave for [`PartitionAudit::next_offset`]; gives how many whole batches that were.
+    pub(crate) fn take(
+        &mut self,
+        records: &[u8],
+        templates: &[Template],
+        report: &mut AuditReport,
+    ) -> usize {
+        let mut count = 0;
+        for (_, found) in Batches::new(records) {
+            match found {
+                Found::Whole(view) if view.header().base_offset.0 >= self.end_offset => break,
+                Found::Whole(view) => self.look_at(&view, templates, report),
+                // An answer may end within a batch.
+                Found::Truncated { .. } => break,
+                Found::ZeroTail { .. } => {
+                    self.give_up(report, "zeros in place of a batch".to_owned());
+                    break;
+                }
+                Found::Corrupt(error) => {
+                    self.give_up(report, error.to_string());
+                    break;
+                }
+            }
+            count += 1;
+        }
+        count
+    }
+
+    /// The broker does not go on: what follows cannot be looked at.
+    pub(crate) fn unreadable(&mut self, report: &mut AuditReport, fact: String) {
+        report.find(FindingKind::Unreadable, self.partition, self.next_offset, fact);
+        self.next_offset = self.end_offset;
+        self.looked_at = self.acked.len();
+    }
+
+    /// Everything was read: what was not found is missing.
+    pub(crate) fn finish(&mut self, report: &mut AuditReport) {
+        let end = self.end_offset;
+        self.miss_until(i64::MAX, report, &format!("the log ends at {end}"));
+    }
+
+    fn give_up(&mut self, report: &mut AuditReport, fact: String) {
+        report.find(FindingKind::Corrupt, self.partition, self.next_offset, fact);
+        // No batch behind it can be trusted to start where it seems to.
+        self.next_offset = self.end_offset;
+        self.looked_at = self.acked.len();
+    }
+
+    fn look_at(&mut self, view: &BatchView<'_>, templates: &[Template], report: &mut AuditReport) {
+        let header = view.header();
+        let base = header.base_offset.0;
+        self.bytes += view.bytes().len() as u64;
+        report.bytes += view.bytes().len() as u64;
+        let mut find = |kind, fact| report.find(kind, self.partition, base, fact);
+        if base < self.next_offset {
+            find(FindingKind::Overlap, format!("offset {} comes again", self.next_offset));
+        }
+        if base > self.next_offset {
+            let expected = self.next_offset;
+            find(FindingKind::Gap, format!("offsets {expected} to {} have no batch", base - 1));
+        }
+        if let Err(error) = view.verify_crc() {
+            find(FindingKind::Corrupt, error.to_string());
+        }
+        self.next_offset = self.next_offset.max(header.next_offset().0);
+        self.miss_until(base, report, "another batch is there");
+        self.compare(view, templates, report);
+    }
+
+    /// Acknowledged batches before `base` that did not come.
+    fn miss_until(&mut self, base: i64, report: &mut AuditReport, fact: &str) {
+        while let Some(acked) = self.acked.get(self.looked_at) {
+            let offset = acked.base_offset().0;
+            if offset >= base {
+                break;
+            }
+            report.find(FindingKind::Missing, self.partition, offset, fact.to_owned());
+            self.looked_at += 1;
+        }
+    }
+
+    fn compare(&mut self, view: &BatchView<'_>, templates: &[Template], report: &mut AuditReport) {
+        let header = view.header();
+        let base = header.base_offset.0;
+        let mut is_acked = false;
+        while let Some(acked) = self.acked.get(self.looked_at) {
+            if acked.base_offset().0 != base {
+                break;
+            }
+            self.looked_at += 1;
+            if is_acked {
+                let fact = "two batches were acknowledged at this offset".to_owned();
+                report.find(FindingKind::AckedTwice, self.partition, base, fact);
+                continue;
+            }
+            is_acked = true;
+            let Some(sent) = templates.get(acked.template()) else { continue };
+            let found = (header.crc, header.records_count.unsigned_abs(), view.bytes().len());
+            if found == (sent.crc, sent.records, sent.bytes.len()) {
+                report.matched_batches += 1;
+                continue;
+            }
+            let fact = format!(
+                "crc {:#010x}, {} records, {} bytes; sent: {:#010x}, {}, {}",
+                found.0,
+                found.1,
+                found.2,
+                sent.crc,
+                sent.records,
+                sent.bytes.len()
+            );
+            report.find(FindingKind::Changed, self.partition, base, fact);
+        }
+        if !is_acked {
+            report.unacked_batches += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,477 @@
+//! A run of produce from its first request to its audit.
+//!
+//! ```text
+//!   topic made or found ─ leaders ─ ends before ─ templates, frames ─ connections
+//!     ─ warm-up ─ measuring, a tick a second ─ stop sending ─ wait for what is under way
+//!     ─ ends after ─ read back and compare ─ topic deleted ─ result
+//! ```
+//!
+//! Owns that order, and that every run which sent something is audited, however it ended. The work of a connection is
+//! `lane`'s, that of reading back `read_back`'s.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::rc::Rc;
+use std::time::Duration;
+
+use broker::Platform;
+use broker::sync::{Flag, OnceReceiver};
+use hdrhistogram::Histogram;
+use record::{PartitionIndex, Timestamp};
+use wire::{ApiKey, ErrorCode};
+
+use crate::address::Address;
+use crate::audit::AuditReport;
+use crate::client::{Admin, Connection, NewTopic, PartitionLeader, TopicOrigin};
+use crate::error::LoadError;
+use crate::frame::{FrameOptions, FrameSet};
+use crate::ledger::Ledger;
+use crate::process::Sample;
+use crate::recorder::Recorder;
+use crate::result::{Interval, ProcessUse, RESULT_FORMAT, RunEnd, RunResult};
+use crate::template::{self, Template};
+use crate::workload::{Pace, Workload};
+
+mod lane;
+mod read_back;
+
+/// Of Produce: the last that names topics, so that a frame needs no topic id.
+const PRODUCE_VERSION_MAX: i16 = 12;
+/// How long what is under way is waited for once sending has stopped.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
+/// How often progress is told.
+const TICK: Duration = Duration::from_secs(1);
+/// Batches that are remembered for the audit: half a gigabyte of memory.
+const LEDGER_BATCHES_MAX: usize = 64 << 20;
+/// Between the opening of connections and the first request: all of them begin together.
+const HEAD_START: Duration = Duration::from_millis(20);
+
+/// Which topic is written to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TopicChoice {
+    /// One that is there, and stays. Nobody else may write to it meanwhile: what others append is not acknowledged to us.
+    Given {
+        /// Its name.
+        name: String,
+    },
+    /// One of its own.
+    Made {
+        /// How many partitions.
+        partitions: i32,
+        /// Replicas of each; -1 for the cluster's default.
+        replication_factor: i16,
+        /// Its options.
+        configs: Vec<(String, String)>,
+        /// Whether it is left behind.
+        is_kept: bool,
+    },
+}
+
+/// What a run needs to know beside its workload.
+#[derive(Debug, Clone)]
+pub struct ProduceOptions {
+    /// What to send.
+    pub workload: Workload,
+    /// Whom to ask first.
+    pub bootstrap: Vec<Address>,
+    /// Where to send it.
+    pub topic: TopicChoice,
+    /// How long one request of the preparation, and one of the run, may take.
+    pub timeout: Duration,
+    /// The broker's process, where it runs on this machine and its cost is wanted.
+    pub broker_pid: Option<u32>,
+}
+
+/// Where a run goes, as it was found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The topic.
+    pub topic: String,
+    /// Its partitions.
+    pub partitions: usize,
+    /// The addresses of their leaders.
+    pub leaders: Vec<Address>,
+    /// Connections to them.
+    pub connections: usize,
+    /// When the warm-up begins.
+    pub started: Timestamp,
+}
+
+/// Who is told how a run goes.
+pub trait Observer {
+    /// It begins.
+    fn started(&mut self, target: &Target);
+    /// A second has passed, of which these are the sums and the latencies.
+    fn interval(&mut self, interval: &Interval, latencies: &Histogram<u64>);
+    /// Measuring is over; so many bytes are read back now.
+    fn audit_started(&mut self, bytes: u64);
+}
+
+/// Nobody.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Silent;
+
+impl Observer for Silent {
+    fn started(&mut self, _target: &Target) {}
+    fn interval(&mut self, _interval: &Interval, _latencies: &Histogram<u64>) {}
+    fn audit_started(&mut self, _bytes: u64) {}
+}
+
+/// What a run leaves.
+#[derive(Debug)]
+pub struct Outcome {
+    /// What it found.
+    pub result: RunResult,
+    /// The topic that is still there: asked for, or worth a look since the audit failed, or not to be deleted.
+    pub topic_left: Option<String>,
+    /// Why it could not be deleted, where it should have been.
+    pub deletion: Option<LoadError>,
+}
+
+/// Runs a workload, audits it, and deletes the topic that was made for it.
+///
+/// Order   `stop` ends the sending early; the run is audited all the same. A topic of the run's own is deleted unless the audit
+///         failed.
+/// Errors  [`LoadError`] where nothing was sent. Once something was, every failure stands in the result.
+pub async fn produce<P: Platform>(
+    platform: &P,
+    options: &ProduceOptions,
+    observer: &mut dyn Observer,
+    stop: impl Future<Output = ()>,
+) -> Result<Outcome, LoadError> {
+    options.workload.check()?;
+    if let Some(pid) = options.broker_pid {
+        Sample::of(pid)?;
+    }
+    let mut admin = Admin::open(platform, &options.bootstrap, options.timeout).await?;
+    let (topic, origin) = open_topic(platform, options, &mut admin).await?;
+    let ran = on_topic(platform, options, &topic, origin, (&mut admin, observer), stop).await;
+    let has_passed = ran.as_ref().map_or(true, |result| result.audit.has_passed);
+    let is_ours = matches!(&options.topic, TopicChoice::Made { is_kept: false, .. });
+    let mut deletion = None;
+    if is_ours && has_passed {
+        deletion = admin.delete(&topic).await.err();
+    }
+    let is_gone = is_ours && has_passed && deletion.is_none();
+    let topic_left = (!is_gone).then_some(topic);
+    Ok(Outcome { result: ran?, topic_left, deletion })
+}
+
+/// Makes or names the topic.
+async fn open_topic<P: Platform>(
+    platform: &P,
+    options: &ProduceOptions,
+    admin: &mut Admin<P>,
+) -> Result<(String, TopicOrigin), LoadError> {
+    let (partitions, replication_factor, configs) = match &options.topic {
+        TopicChoice::Given { name } => return Ok((name.clone(), TopicOrigin::Given)),
+        TopicChoice::Made { partitions, replication_factor, configs, .. } => {
+            (*partitions, *replication_factor, configs)
+        }
+    };
+    let mut suffix = [0; 3];
+    platform.random(&mut suffix);
+    let [a, b, c] = suffix;
+    let name = format!("corelog-bench-{}-{a:02x}{b:02x}{c:02x}", platform.now().0 / 1_000);
+    let topic = NewTopic { name: &name, partitions, replication_factor, configs };
+    admin.create(topic).await?;
+    Ok((name, TopicOrigin::JustMade))
+}
+
+/// What all tasks of a run share.
+struct Shared<P: Platform> {
+    platform: P,
+    topic: String,
+    templates: Vec<Template>,
+    in_flight: usize,
+    recorder: RefCell<Recorder>,
+    ledger: RefCell<Ledger>,
+    /// Raised when nothing more is to be sent.
+    stop: Flag,
+    /// Raised when what is under way is not waited for any longer.
+    abandon: Flag,
+    failure: RefCell<Option<LoadError>>,
+    /// Acknowledgements that came in another order than the batches were sent, with the first of them.
+    out_of_order: Cell<(u64, Option<(PartitionIndex, i64)>)>,
+    /// Batches that may be there without an acknowledgement: refused, or never answered.
+    maybe_appended: Cell<u64>,
+    unanswered: Cell<u64>,
+    refused_in_a_row: Cell<u64>,
+}
+
+impl<P: Platform> Shared<P> {
+    /// The run cannot go on; the first reason stays.
+    fn fail(&self, error: LoadError) {
+        self.failure.borrow_mut().get_or_insert(error);
+        self.stop.raise();
+    }
+}
+
+/// A run once its topic is known.
+async fn on_topic<P: Platform>(
+    platform: &P,
+    options: &ProduceOptions,
+    topic: &str,
+    origin: TopicOrigin,
+    (admin, observer): (&mut Admin<P>, &mut dyn Observer),
+    stop: impl Future<Output = ()>,
+) -> Result<RunResult, LoadError> {
+    let workload = &options.workload;
+    let leaders = admin.leaders(topic, origin).await?;
+    let starts = admin.ends(topic, &leaders).await?;
+    let templates = template::build(workload, platform.now());
+    let shared = Rc::new(Shared {
+        platform: platform.clone(),
+        topic: topic.to_owned(),
+        templates,
+        in_flight: workload.in_flight as usize,
+        recorder: RefCell::new(Recorder::new(workload.until)),
+        ledger: RefCell::new(Ledger::new(leaders.len(), LEDGER_BATCHES_MAX)),
+        stop: Flag::default(),
+        abandon: Flag::default(),
+        failure: RefCell::default(),
+        out_of_order: Cell::default(),
+        maybe_appended: Cell::default(),
+        unanswered: Cell::default(),
+        refused_in_a_row: Cell::default(),
+    });
+    let lanes = open_lanes(&shared, options, &leaders).await?;
+    let target = Target {
+        topic: topic.to_owned(),
+        partitions: leaders.len(),
+        leaders: addresses(&leaders),
+        connections: lanes.len(),
+        started: platform.now(),
+    };
+    observer.started(&target);
+    let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);
+    let tasks = lane::spawn(&shared, lanes, requests_per_second);
+    let spans = measure(&shared, options, observer, stop).await;
+    drain(&shared, tasks).await;
+    let audit = read_back::audit(&shared, workload, &leaders, (&starts, admin), observer).await;
+    Ok(conclude(&shared, workload, &target, spans, audit))
+}
+
+fn addresses(leaders: &[PartitionLeader]) -> Vec<Address> {
+    let mut addresses: Vec<Address> = leaders.iter().map(|leader| leader.leader.clone()).collect();
+    addresses.sort();
+    addresses.dedup();
+    addresses
+}
+
+/// Opens the connections, spread over the leaders as evenly as they go, one to each at least.
+async fn open_lanes<P: Platform>(
+    shared: &Rc<Shared<P>>,
+    options: &ProduceOptions,
+    leaders: &[PartitionLeader],
+) -> Result<Vec<lane::Plan<P>>, LoadError> {
+    let addresses = addresses(leaders);
+    let count = (options.workload.connections as usize).max(addresses.len());
+    let mut frames: BTreeMap<Address, Rc<lane::Route>> = BTreeMap::new();
+    let mut lanes = Vec::with_capacity(count);
+    for (number, address) in (0..count).zip(addresses.iter().cycle()) {
+        let connection = Connection::open(&shared.platform, address, options.timeout).await?;
+        let route = match frames.get(address) {
+            Some(route) => Rc::clone(route),
+            None => {
+                let version = connection.version(ApiKey::Produce, PRODUCE_VERSION_MAX)?;
+                let route = Rc::new(route(shared, options, leaders, address, version)?);
+                frames.insert(address.clone(), Rc::clone(&route));
+                route
+            }
+        };
+        // Connections of one leader begin with different partitions.
+        lanes.push(lane::Plan { connection, route, turn: number / addresses.len() });
+    }
+    Ok(lanes)
+}
+
+/// The requests to one leader.
+fn route<P: Platform>(
+    shared: &Shared<P>,
+    options: &ProduceOptions,
+    leaders: &[PartitionLeader],
+    address: &Address,
+    version: i16,
+) -> Result<lane::Route, LoadError> {
+    let workload = &options.workload;
+    let led = leaders.iter().enumerate().filter(|(_, leader)| leader.leader == *address);
+    let (places, partitions): (Vec<usize>, Vec<PartitionIndex>) =
+        led.map(|(place, leader)| (place, leader.partition)).unzip();
+    let frame_options = FrameOptions {
+        topic: &shared.topic,
+        version,
+        acks: workload.acks,
+        timeout_ms: i32::try_from(options.timeout.as_millis()).unwrap_or(i32::MAX),
+    };
+    let group_size = workload.partitions_per_request as usize;
+    let frames = FrameSet::encode(frame_options, &partitions, group_size, &shared.templates)
+        .map_err(|source| LoadError::Unsendable { api: ApiKey::Produce, source })?;
+    Ok(lane::Route { frames, version, places: partitions.into_iter().zip(places).collect() })
+}
+
+/// The rate of all connections together; `None` in a closed loop.
+#[expect(clippy::cast_precision_loss, reason = "bytes of requests are far below 2^53")]
+fn requests_per_second<P: Platform>(
+    workload: &Workload,
+    lanes: &[lane::Plan<P>],
+    templates: &[Template],
+) -> Option<f64> {
+    match workload.pace {
+        Pace::Closed => None,
+        Pace::Requests { per_second } => Some(per_second as f64),
+        Pace::Bytes { per_second } => {
+            let bytes: usize = templates.iter().map(|template| template.bytes.len()).sum();
+            let batch_bytes = bytes as f64 / templates.len() as f64;
+            // A leader with few partitions has smaller requests than were asked for.
+            let batches: f64 = lanes.iter().map(|plan| plan.route.batches_per_request()).sum();
+            Some(per_second as f64 / (batch_bytes * batches / lanes.len() as f64))
+        }
+    }
+}
+
+/// The processes before and after measuring, and how it ended.
+struct Spans {
+    started: Timestamp,
+    is_interrupted: bool,
+    broker: Option<(Sample, Option<Sample>)>,
+    client: Option<(Sample, Option<Sample>)>,
+}
+
+/// Waits out the warm-up and the measured time, and stops the sending.
+async fn measure<P: Platform>(
+    shared: &Shared<P>,
+    options: &ProduceOptions,
+    observer: &mut dyn Observer,
+    stop: impl Future<Output = ()>,
+) -> Spans {
+    let is_interrupted = Cell::new(false);
+    let measuring = measure_until_stopped(shared, options, observer);
+    let interrupt = async {
+        stop.await;
+        is_interrupted.set(true);
+        shared.stop.raise();
+    };
+    let mut spans = broker::sync::beside(measuring, interrupt).await;
+    spans.is_interrupted = is_interrupted.get();
+    spans
+}
+
+async fn measure_until_stopped<P: Platform>(
+    shared: &Shared<P>,
+    options: &ProduceOptions,
+    observer: &mut dyn Observer,
+) -> Spans {
+    let (platform, workload) = (&shared.platform, &options.workload);
+    pause(shared, platform.monotonic() + HEAD_START + workload.warm_up).await;
+    let sample = |pid: u32| Sample::of(pid).ok();
+    let (broker, client) = (options.broker_pid.and_then(sample), sample(std::process::id()));
+    let started = platform.now();
+    let begin = platform.monotonic();
+    shared.recorder.borrow_mut().begin(begin);
+    let end = workload.until.duration.map_or(Duration::MAX, |duration| begin + duration);
+    let mut next_tick = begin + TICK;
+    loop {
+        pause(shared, next_tick.min(end)).await;
+        let now = platform.monotonic();
+        let is_over = shared.stop.is_raised() || now >= end;
+        if is_over {
+            shared.stop.raise();
+            shared.recorder.borrow_mut().finish(now);
+        }
+        if is_over || now >= next_tick {
+            let mut recorder = shared.recorder.borrow_mut();
+            let (interval, latencies) = recorder.tick(now);
+            observer.interval(&interval, latencies);
+            recorder.next_interval();
+            next_tick += TICK;
+        }
+        if is_over {
+            break;
+        }
+    }
+    let after = |before: Option<Sample>, pid: Option<u32>| Some((before?, pid.and_then(sample)));
+    Spans {
+        started,
+        is_interrupted: false,
+        broker: after(broker, options.broker_pid),
+        client: after(client, Some(std::process::id())),
+    }
+}
+
+/// Until then, or until the run is stopped.
+async fn pause<P: Platform>(shared: &Shared<P>, until: Duration) {
+    let left = until.saturating_sub(shared.platform.monotonic());
+    futures_lite::future::or(shared.platform.sleep(left), shared.stop.raised()).await;
+}
+
+/// Waits for what is under way, and no longer than that may take.
+async fn drain<P: Platform>(shared: &Shared<P>, tasks: Vec<OnceReceiver<()>>) {
+    let all = async {
+        for task in tasks {
+            if task.await.is_none() {
+                shared.fail(LoadError::Panicked);
+            }
+        }
+    };
+    let give_up = async {
+        shared.platform.sleep(DRAIN_TIME_MAX).await;
+        shared.abandon.raise();
+    };
+    broker::sync::beside(all, give_up).await;
+}
+
+fn conclude<P: Platform>(
+    shared: &Shared<P>,
+    workload: &Workload,
+    target: &Target,
+    spans: Spans,
+    audit: AuditReport,
+) -> RunResult {
+    let mut recorder = shared.recorder.borrow_mut();
+    let measured = recorder.measured();
+    let used = |span: Option<(Sample, Option<Sample>)>| -> Option<ProcessUse> {
+        let (before, after) = span?;
+        Some(after?.since(&before, measured.bytes, measured.requests))
+    };
+    let failure = shared.failure.borrow_mut().take();
+    let end = match failure {
+        Some(failure) => RunEnd::Failed { reason: failure.to_string() },
+        None if spans.is_interrupted => RunEnd::Interrupted,
+        None => RunEnd::Complete,
+    };
+    let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    RunResult {
+        format: RESULT_FORMAT,
+        kind: "produce".to_owned(),
+        workload: workload.clone(),
+        topic: target.topic.clone(),
+        partitions: count(target.partitions),
+        leaders: count(target.leaders.len()),
+        connections: count(target.connections),
+        started_ms: spans.started.0,
+        end,
+        measured,
+        latency: recorder.latency(),
+        send_delay: recorder.send_delay(),
+        errors: recorder.errors(),
+        unanswered: shared.unanswered.get(),
+        intervals: recorder.take_intervals(),
+        broker: used(spans.broker),
+        client: used(spans.client),
+        audit,
+    }
+}
+
+/// Codes by which a broker says that it does not lead the partition (any more).
+fn is_of_leadership(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::NotLeaderOrFollower
+            | ErrorCode::LeaderNotAvailable
+            | ErrorCode::UnknownTopicOrPartition
+            | ErrorCode::FencedLeaderEpoch
+            | ErrorCode::UnknownLeaderEpoch
+    )
+}

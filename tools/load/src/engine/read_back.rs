@@ -1,0 +1,227 @@
+//! Reading back what a run has appended.
+//!
+//! Owns the fetching: leader by leader, several partitions an answer, until each has been read to its end. What it finds is
+//! the audit's to judge. A partition that its broker does not give back is a finding, not an error.
+
+use std::time::Duration;
+
+use broker::Platform;
+use record::{Offset, PartitionIndex};
+use wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+
+use super::{Observer, Shared};
+use crate::address::Address;
+use crate::audit::{AuditReport, FindingKind, PartitionAudit};
+use crate::client::{Admin, PartitionLeader};
+use crate::error::LoadError;
+use crate::workload::Workload;
+
+/// Of Fetch: the last that names topics.
+const FETCH_VERSION_MAX: i16 = 12;
+/// Bytes of one answer.
+const ANSWER_BYTES: i32 = 16 << 20;
+/// Of them, for one partition; a larger batch comes all the same.
+const PARTITION_BYTES: i32 = 4 << 20;
+/// Partitions asked for at once.
+const PARTITIONS_MAX: usize = 64;
+/// How long a broker may wait for what is there already.
+const WAIT_MS: i32 = 500;
+/// Answers in a row that bring nothing new, before a partition counts as unreadable.
+const EMPTY_MAX: u32 = 20;
+/// How long one answer may take.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
+/// How long the end may stay behind what was acknowledged: with acks=leader replicas follow.
+const REPLICATION_TIME_MAX: Duration = Duration::from_secs(10);
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Reads back and compares all partitions.
+pub(super) async fn audit<P: Platform>(
+    run: &Shared<P>,
+    workload: &Workload,
+    leaders: &[PartitionLeader],
+    (starts, admin): (&[i64], &mut Admin<P>),
+    observer: &mut dyn Observer,
+) -> AuditReport {
+    let begin = run.platform.monotonic();
+    let mut report = begin_report(run);
+    match partitions(run, leaders, starts, admin).await {
+        Ok(mut partitions) => {
+            observer.audit_started(run.recorder.borrow().bytes_acked());
+            let budget = Budget::new(workload.audit_bytes_max, partitions.len());
+            read_all(run, admin, leaders, &mut partitions, (budget, &mut report)).await;
+        }
+        Err(error) => {
+            report.find(FindingKind::Unreadable, PartitionIndex(-1), -1, error.to_string());
+        }
+    }
+    report.seconds = run.platform.monotonic().saturating_sub(begin).as_secs_f64();
+    report.conclude();
+    report
+}
+
+fn begin_report<P: Platform>(run: &Shared<P>) -> AuditReport {
+    let ledger = run.ledger.borrow();
+    let untaken = ledger.untaken();
+    let mut report = AuditReport {
+        is_complete: untaken == 0,
+        acked_batches: ledger.count() + untaken,
+        unacked_batches_max: run.maybe_appended.get(),
+        ..AuditReport::default()
+    };
+    let (count, first) = run.out_of_order.get();
+    if let Some((partition, offset)) = first {
+        let fact = format!("{count} acknowledgements came in another order than the sends");
+        report.find(FindingKind::OutOfOrder, partition, offset, fact);
+    }
+    report
+}
+
+/// The partitions with what was acknowledged of each, and where it ends by now.
+async fn partitions<P: Platform>(
+    run: &Shared<P>,
+    leaders: &[PartitionLeader],
+    starts: &[i64],
+    admin: &mut Admin<P>,
+) -> Result<Vec<PartitionAudit>, LoadError> {
+    let acked: Vec<_> = {
+        let mut ledger = run.ledger.borrow_mut();
+        (0..leaders.len()).map(|place| ledger.sorted(place)).collect()
+    };
+    let last = |place: usize| acked.get(place).and_then(|acked| acked.last()).copied();
+    let until = run.platform.monotonic() + REPLICATION_TIME_MAX;
+    let ends = loop {
+        let ends = admin.ends(&run.topic, leaders).await?;
+        let is_behind = |(place, end): (usize, &i64)| {
+            last(place).is_some_and(|acked| acked.base_offset().0 >= *end)
+        };
+        if !ends.iter().enumerate().any(is_behind) || run.platform.monotonic() >= until {
+            break ends;
+        }
+        run.platform.sleep(PAUSE).await;
+    };
+    let ends = starts.iter().zip(ends);
+    let partitions = leaders.iter().zip(acked).zip(ends).map(|((leader, acked), (start, end))| {
+        PartitionAudit::new(leader.partition, acked, *start, end)
+    });
+    Ok(partitions.collect())
+}
+
+/// How many bytes of each partition are read.
+#[derive(Debug, Clone, Copy)]
+struct Budget {
+    partition_bytes_max: Option<u64>,
+}
+
+impl Budget {
+    fn new(bytes_max: Option<u64>, partitions: usize) -> Self {
+        let share = |bytes: u64| bytes / (partitions as u64).max(1);
+        Self { partition_bytes_max: bytes_max.map(share) }
+    }
+
+    /// Whether enough of the partition was read.
+    fn is_spent(self, partition: &PartitionAudit) -> bool {
+        self.partition_bytes_max.is_some_and(|most| partition.bytes() >= most)
+    }
+}
+
+async fn read_all<P: Platform>(
+    run: &Shared<P>,
+    admin: &mut Admin<P>,
+    leaders: &[PartitionLeader],
+    partitions: &mut [PartitionAudit],
+    (budget, report): (Budget, &mut AuditReport),
+) {
+    for address in super::addresses(leaders) {
+        let led = partitions.iter_mut().zip(leaders);
+        let led = led.filter(|(_, leader)| leader.leader == address);
+        let mut left: Vec<&mut PartitionAudit> = led.map(|(partition, _)| partition).collect();
+        let mut empty_answers = 0;
+        loop {
+            left.retain_mut(|partition| !is_done(partition, budget, report));
+            let asked = left.len().min(PARTITIONS_MAX);
+            if asked == 0 {
+                break;
+            }
+            let asked = &mut left[..asked];
+            let given_up = match fetch(run, admin, &address, asked, report).await {
+                Ok(0) => {
+                    empty_answers += 1;
+                    let fact = || format!("{EMPTY_MAX} answers in a row brought no batch");
+                    (empty_answers >= EMPTY_MAX).then(fact)
+                }
+                Ok(_) => {
+                    empty_answers = 0;
+                    None
+                }
+                Err(error) => {
+                    // The others may be read all the same: over a new connection.
+                    admin.forget(&address);
+                    Some(error.to_string())
+                }
+            };
+            if let Some(fact) = given_up {
+                for partition in asked {
+                    partition.unreadable(report, fact.clone());
+                }
+                empty_answers = 0;
+            }
+        }
+    }
+}
+
+/// Whether a partition is read; what was acknowledged and not found by then is missing.
+fn is_done(partition: &mut PartitionAudit, budget: Budget, report: &mut AuditReport) -> bool {
+    if partition.next_offset().is_none() {
+        partition.finish(report);
+        return true;
+    }
+    let is_spent = budget.is_spent(partition);
+    report.is_complete &= !is_spent;
+    is_spent
+}
+
+/// Asks for what comes next of each partition; gives how many batches came, or 1 where a partition was refused.
+async fn fetch<P: Platform>(
+    run: &Shared<P>,
+    admin: &mut Admin<P>,
+    address: &Address,
+    asked: &mut [&mut PartitionAudit],
+    report: &mut AuditReport,
+) -> Result<usize, LoadError> {
+    let partitions = asked.iter().filter_map(|partition| {
+        Some(FetchPartition {
+            partition: partition.partition(),
+            fetch_offset: Offset(partition.next_offset()?),
+            partition_max_bytes: PARTITION_BYTES,
+            ..FetchPartition::default()
+        })
+    });
+    let partitions = partitions.collect();
+    let topic =
+        FetchTopic { topic: run.topic.as_str().into(), partitions, ..FetchTopic::default() };
+    let request = FetchRequest {
+        max_wait_ms: WAIT_MS,
+        min_bytes: 1,
+        max_bytes: ANSWER_BYTES,
+        topics: vec![topic],
+        ..FetchRequest::default()
+    };
+    let connection = admin.leader(address).await?;
+    let answer = connection.call(&request, FETCH_VERSION_MAX, ANSWER_TIME_MAX).await?;
+    let response: FetchResponse<'_> = answer.read()?;
+    LoadError::check(|| run.topic.clone(), response.error_code, None)?;
+    let mut count = 0;
+    for partition in asked {
+        let index = partition.partition();
+        let mut answered = response.responses.iter().flat_map(|topic| &topic.partitions);
+        let Some(data) = answered.find(|data| data.partition_index == index) else { continue };
+        if data.error_code.is_none() {
+            count += partition.take(data.records.inline(), &run.templates, report);
+        } else {
+            let fact = format!("{}: the log begins at {}", data.error_code, data.log_start_offset);
+            partition.unreadable(report, fact);
+            count += 1;
+        }
+    }
+    Ok(count)
+}

@@ -1,0 +1,179 @@
+//! Why a run could not be made, or could not go on.
+//!
+//! Owns the list. What a broker refuses batch by batch is no error of the run: it is counted.
+
+use std::io;
+use std::time::Duration;
+
+use wire::{ApiKey, BodyError, EncodeError, ErrorCode, FrameError, Retry};
+
+use crate::address::Address;
+use crate::process::ProcessError;
+use crate::workload::WorkloadError;
+
+/// Why there is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// The workload makes no sense.
+    #[error(transparent)]
+    Workload(#[from] WorkloadError),
+    /// The process that was to be watched cannot be.
+    #[error(transparent)]
+    Process(#[from] ProcessError),
+    /// The name has no address, or nothing listens there.
+    #[error("{address}: {source}")]
+    Unreachable {
+        /// Where.
+        address: Address,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No bootstrap server was given.
+    #[error("no broker to ask")]
+    NoBootstrap,
+    /// The connection ended in the middle.
+    #[error("{address}: the connection ended during {api}: {source}")]
+    Broken {
+        /// With whom.
+        address: Address,
+        /// Doing what.
+        api: ApiKey,
+        /// How.
+        source: io::Error,
+    },
+    /// A request could not be sent to its end.
+    #[error("the connection ended while a request of {api} was sent: {source}")]
+    Sending {
+        /// Which.
+        api: ApiKey,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// What comes is no answer of Kafka's.
+    #[error("{address}: {source}")]
+    Frame {
+        /// From whom.
+        address: Address,
+        /// What is wrong with it.
+        source: FrameError,
+    },
+    /// No answer in time.
+    #[error("{address}: no answer to {api} within {} ms", within.as_millis())]
+    TimedOut {
+        /// Of whom.
+        address: Address,
+        /// To what.
+        api: ApiKey,
+        /// The time that was allowed.
+        within: Duration,
+    },
+    /// No version that both know.
+    #[error("{address}: serves no version of {api} that this client can use")]
+    NoCommonVersion {
+        /// Whose.
+        address: Address,
+        /// Of what.
+        api: ApiKey,
+    },
+    /// The answer's bytes are wrong.
+    #[error("{address}: the answer to {api} cannot be read: {source}")]
+    Malformed {
+        /// Whose.
+        address: Address,
+        /// To what.
+        api: ApiKey,
+        /// Where and why.
+        source: BodyError,
+    },
+    /// The answer belongs to another request.
+    #[error("{address}: an answer numbered {found}, expected {expected}")]
+    Numbered {
+        /// Whose.
+        address: Address,
+        /// What it says.
+        found: i32,
+        /// What was due.
+        expected: i32,
+    },
+    /// The broker said no.
+    #[error("{place}: {} ({}){}", code.text(), code.name(), said(message))]
+    Refused {
+        /// What it was about: a topic, a partition.
+        place: String,
+        /// Its code.
+        code: ErrorCode,
+        /// What it added.
+        message: Option<String>,
+    },
+    /// An answer lacks what was asked.
+    #[error("{place}: the answer to {api} does not mention it")]
+    NotMentioned {
+        /// What.
+        place: String,
+        /// Where it should stand.
+        api: ApiKey,
+    },
+    /// No request could be made.
+    #[error("{api}: {source}")]
+    Unsendable {
+        /// Of what.
+        api: ApiKey,
+        /// Why.
+        source: EncodeError,
+    },
+    /// Every answer is an error.
+    #[error("{code}: {}; {count} batches in a row were refused: the run cannot go on", code.text())]
+    OnlyErrors {
+        /// How many.
+        count: u64,
+        /// The last one's code.
+        code: ErrorCode,
+    },
+    /// A partition is led by another broker now.
+    #[error(
+        "{place}: {} ({}): its leader has moved; run it again when the cluster is at rest",
+        code.text(),
+        code.name()
+    )]
+    LeaderMoved {
+        /// Which.
+        place: String,
+        /// What the old one says.
+        code: ErrorCode,
+    },
+    /// A task of the client ended in a panic.
+    #[error("a connection's task panicked")]
+    Panicked,
+}
+
+fn said(message: &Option<String>) -> String {
+    message.as_ref().map(|message| format!(": {message}")).unwrap_or_default()
+}
+
+impl LoadError {
+    /// Turns a code of a response into an error, unless it is none.
+    pub(crate) fn check(
+        place: impl FnOnce() -> String,
+        code: ErrorCode,
+        message: Option<&str>,
+    ) -> Result<(), Self> {
+        if code.is_none() {
+            return Ok(());
+        }
+        Err(Self::Refused { place: place(), code, message: message.map(ToOwned::to_owned) })
+    }
+
+    /// Whether there is no such topic or partition.
+    pub(crate) fn is_absence(&self) -> bool {
+        matches!(self, Self::Refused { code: ErrorCode::UnknownTopicOrPartition, .. })
+    }
+
+    /// Whether it may pass by itself.
+    pub(crate) fn passes(&self) -> bool {
+        match self {
+            Self::Refused { code, .. } => code.retry() == Retry::Safe,
+            Self::NotMentioned { .. } => true,
+            _ => false,
+        }
+    }
+}

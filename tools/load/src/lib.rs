@@ -1,0 +1,39 @@
+//! The load generator: it sends batches that were encoded beforehand, measures what the broker does with them, and afterwards
+//! reads back every batch that was acknowledged.
+//!
+//! ```text
+//!   Workload ── Templates ── FrameSet ──► sender ─► socket ─► broker        one pair of tasks a connection, many requests
+//!                                         receiver ◄─ socket ◄──┘           in flight on each
+//!                                            ├─► Recorder ── intervals, histograms ── RunResult
+//!                                            └─► Ledger ─── Audit: all acknowledged batches there, once, in order
+//! ```
+//!
+//! Owns the measurement and its honesty: latency of an open loop counts from when a request was due, a run that is not audited
+//! is no run, and what the client itself costs stands in the result. It reaches sockets through `broker::Platform` only, so that
+//! the simulator drives it in tests. It must never print, and never touch a file but those of `/proc`.
+
+mod address;
+mod audit;
+mod chance;
+mod client;
+mod engine;
+mod error;
+mod frame;
+mod latency;
+mod ledger;
+mod process;
+mod recorder;
+mod result;
+mod schedule;
+mod size;
+mod template;
+mod workload;
+
+pub use address::Address;
+pub use audit::{AuditReport, Finding, FindingKind};
+pub use engine::{Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, produce};
+pub use error::LoadError;
+pub use latency::{HdrLog, HdrLogError, LatencySummary, new_histogram};
+pub use result::{ErrorCount, Interval, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult};
+pub use size::{RecordSize, SizeError};
+pub use workload::{Acks, Pace, Payload, Until, Workload, WorkloadError};

@@ -1,0 +1,168 @@
+//! What a run found: the model that is printed, saved, and later compared.
+//!
+//! Owns the names. A saved result is read by later releases: fields are added, never renamed; `format` changes when an old
+//! reader would misunderstand.
+
+use serde::{Deserialize, Serialize};
+
+use crate::audit::AuditReport;
+use crate::latency::LatencySummary;
+use crate::workload::Workload;
+
+/// The format of a saved result.
+pub const RESULT_FORMAT: u32 = 1;
+
+/// Everything that is known of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RunResult {
+    /// [`RESULT_FORMAT`] of the release that wrote it.
+    pub format: u32,
+    /// Which workload: `produce`.
+    pub kind: String,
+    /// What it was.
+    pub workload: Workload,
+    /// The topic that was written to.
+    pub topic: String,
+    /// Its partitions.
+    pub partitions: u32,
+    /// Brokers that lead one of them.
+    pub leaders: u32,
+    /// Connections that there were.
+    pub connections: u32,
+    /// When measuring began, Unix milliseconds.
+    pub started_ms: i64,
+    /// How the run ended.
+    pub end: RunEnd,
+    /// What was acknowledged while measuring.
+    pub measured: Measured,
+    /// From when a request was due (open loop) or sent (closed loop) to its answer.
+    pub latency: LatencySummary,
+    /// How late requests left although there was room for them: what the client itself adds in an open loop.
+    pub send_delay: LatencySummary,
+    /// What was refused, the commonest first.
+    pub errors: Vec<ErrorCount>,
+    /// Requests that were never answered.
+    pub unanswered: u64,
+    /// Second by second.
+    pub intervals: Vec<Interval>,
+    /// What the broker used while measuring, where its process was named.
+    pub broker: Option<ProcessUse>,
+    /// What this client used.
+    pub client: Option<ProcessUse>,
+    /// Whether what was acknowledged is there.
+    pub audit: AuditReport,
+}
+
+impl RunResult {
+    /// Whether its figures may be believed: no error, every request answered, and an audit that found nothing.
+    #[must_use]
+    pub fn is_sound(&self) -> bool {
+        let is_whole = self.errors.is_empty() && self.unanswered == 0;
+        is_whole && self.audit.has_passed && !matches!(self.end, RunEnd::Failed { .. })
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "how", rename_all = "snake_case")]
+pub enum RunEnd {
+    /// As planned.
+    Complete,
+    /// Somebody stopped it: the figures are those of a shorter run.
+    Interrupted,
+    /// It could not go on.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// Sums over a time.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Measured {
+    /// How long.
+    pub seconds: f64,
+    /// Requests answered without an error.
+    pub requests: u64,
+    /// Batches acknowledged.
+    pub batches: u64,
+    /// Their records.
+    pub records: u64,
+    /// Their bytes as they were sent.
+    pub bytes: u64,
+    /// Their bytes before compression.
+    pub plain_bytes: u64,
+    /// Millions of bytes a second.
+    pub mb_per_second: f64,
+    /// Records a second.
+    pub records_per_second: f64,
+    /// Requests a second.
+    pub requests_per_second: f64,
+}
+
+/// One second of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Interval {
+    /// When it began, in seconds since measuring did.
+    pub begin: f64,
+    /// How long it was.
+    pub seconds: f64,
+    /// Requests answered without an error.
+    pub requests: u64,
+    /// Records acknowledged.
+    pub records: u64,
+    /// Bytes of batches acknowledged.
+    pub bytes: u64,
+    /// Batches refused.
+    pub errors: u64,
+    /// Half of the latencies are within.
+    pub p50_ms: f64,
+    /// 99 of 100 are.
+    pub p99_ms: f64,
+    /// 999 of 1,000 are.
+    pub p999_ms: f64,
+    /// The largest.
+    pub max_ms: f64,
+}
+
+/// An error code, how often, and what it first said.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ErrorCount {
+    /// The number on the wire.
+    pub code: i16,
+    /// Its name.
+    pub name: String,
+    /// How many batches were refused with it.
+    pub count: u64,
+    /// The partition that it first came from.
+    pub first_partition: i32,
+    /// What came with it then.
+    pub first_message: Option<String>,
+}
+
+/// What a process used over a time.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct ProcessUse {
+    /// In its own code; resolution 10 ms.
+    pub cpu_user_seconds: f64,
+    /// In the kernel.
+    pub cpu_system_seconds: f64,
+    /// Both, for each 10^9 bytes of batches acknowledged; absent where there were none.
+    pub cpu_seconds_per_gb: Option<f64>,
+    /// Both, for each request answered.
+    pub cpu_us_per_request: Option<f64>,
+    /// Resident memory at the end.
+    pub rss_bytes: u64,
+    /// The most there ever was.
+    pub rss_bytes_peak: u64,
+    /// Threads at the end.
+    pub threads: u64,
+    /// Times that a thread gave its CPU away.
+    pub voluntary_context_switches: u64,
+    /// Times that it was taken from one.
+    pub involuntary_context_switches: u64,
+    /// Bytes that the device read for it; absent where the system does not let us see.
+    pub disk_read_bytes: Option<u64>,
+    /// Bytes that went to the device for it.
+    pub disk_written_bytes: Option<u64>,
+}

@@ -1,0 +1,337 @@
+//! The load generator against a broker in memory, in virtual time: the same engine as on sockets, on the simulator's platform.
+//!
+//! Owns what no real node shows at will: a core that stands still for exactly a second, a node that stops in the middle.
+#![expect(clippy::unwrap_used, reason = "a test that meets the unexpected should fail there")]
+
+use std::cell::{Cell, RefCell};
+use std::future::Future;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use broker::Platform;
+use broker::config::{Config, Sources};
+use broker::mutant::Mutant;
+use load::{
+    Address, FindingKind, LoadError, Outcome, Pace, Payload, ProduceOptions, RecordSize, RunEnd,
+    RunResult, Silent, TopicChoice, Until, Workload, produce,
+};
+use record::Codec;
+use sim::disk::SimDisk;
+use sim::executor::{CoreIndex, Panics, RunEnd as SimEnd, RunLimits, SimExecutor};
+use sim::platform::{NetworkPace, NodePlan, SimMachine, SimNode, SimPlatform};
+use sim::prng::Prng;
+use sim::trace::{Keep, Trace};
+
+/// A test that takes more steps waits for something that never comes.
+const LIMITS: RunLimits = RunLimits { steps_max: 20_000_000, crash_at: None };
+const CORES: u16 = 2;
+const PORT: u16 = 9092;
+
+/// A machine with a node on it, and a client beside it.
+#[derive(Clone)]
+struct World {
+    machine: SimMachine,
+    node: SimNode,
+}
+
+impl World {
+    /// Runs `body` against a node that is ready.
+    fn run<F: Future<Output = ()> + 'static>(body: impl FnOnce(Self) -> F + 'static) {
+        let trace = Rc::new(Trace::new(Keep::Hash));
+        let mut prng = Prng::new(1);
+        let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
+        let executor = executor.on_core(CoreIndex::OUTSIDE);
+        executor.set_panics(Panics::Contained);
+        let disk = SimDisk::new(&executor, prng.fork(), trace);
+        let machine = SimMachine::new(&executor, disk, prng, NetworkPace::Even);
+        let main = async move {
+            let settings = [
+                "listeners=127.0.0.1:9092",
+                "advertise=core",
+                "admin.listen=none",
+                "tail.cache.bytes=8388608",
+            ];
+            let sets = settings.map(str::to_owned).to_vec();
+            let config = Config::load(&Sources { sets, ..Sources::default() }).unwrap();
+            let plan = NodePlan {
+                config: Arc::new(config),
+                cores: CORES,
+                mesh_messages_max: 64,
+                mutant: Mutant::default(),
+            };
+            let (node, ready) = SimNode::start(&machine, plan);
+            assert!(ready.await.is_some(), "{:?}", node.outcome().await);
+            body(Self { machine, node }).await;
+        };
+        let end = executor.run(main, LIMITS);
+        assert_eq!(end, SimEnd::Done(()), "the test waits for something that does not come");
+        executor.drop_tasks();
+    }
+
+    fn client(&self) -> SimPlatform {
+        self.machine.platform(CoreIndex::OUTSIDE)
+    }
+
+    async fn sleep(&self, duration: Duration) {
+        self.machine.executor().sleep(duration).await;
+    }
+
+    /// A run that nobody stops.
+    async fn produce(&self, options: &ProduceOptions) -> Result<Outcome, LoadError> {
+        produce(&self.client(), options, &mut Silent, std::future::pending()).await
+    }
+}
+
+fn options(workload: Workload, partitions: i32) -> ProduceOptions {
+    let host = "127.0.0.1".to_owned();
+    ProduceOptions {
+        workload,
+        bootstrap: vec![Address { host, port: PORT }],
+        topic: TopicChoice::Made {
+            partitions,
+            replication_factor: 1,
+            configs: Vec::new(),
+            is_kept: false,
+        },
+        timeout: Duration::from_secs(10),
+        broker_pid: None,
+    }
+}
+
+/// Small batches at a fixed rate for two seconds, half a second of warm-up.
+fn steady(requests_per_second: u64) -> Workload {
+    Workload {
+        record_size: RecordSize::Fixed { bytes: 100 },
+        batch_bytes: 1_000,
+        warm_up: Duration::from_millis(500),
+        pace: Pace::Requests { per_second: requests_per_second },
+        until: Until { duration: Some(Duration::from_secs(2)), ..Until::default() },
+        ..Workload::default()
+    }
+}
+
+fn sound(outcome: Outcome) -> RunResult {
+    let result = outcome.result;
+    assert!(result.is_sound(), "{result:#?}");
+    result
+}
+
+#[test]
+fn a_run_at_a_fixed_rate_is_measured_audited_and_leaves_nothing_behind() {
+    World::run(|world| async move {
+        let workload = Workload { connections: 3, partitions_per_request: 2, ..steady(100) };
+        let outcome = world.produce(&options(workload.clone(), 6)).await.unwrap();
+        assert!(outcome.topic_left.is_none() && outcome.deletion.is_none());
+        let result = sound(outcome);
+        assert_eq!(result.end, RunEnd::Complete);
+        assert_eq!((result.leaders, result.partitions, result.connections), (2, 6, 3));
+        // Two seconds at 100 a second, to a request or two at the borders.
+        assert!((198..=202).contains(&result.measured.requests), "{:?}", result.measured);
+        // Three partitions a leader in groups of two: three batches in two requests.
+        assert!(result.measured.batches.abs_diff(result.measured.requests * 3 / 2) <= 3);
+        assert_eq!(result.measured.records, result.measured.batches * 8);
+        assert!((198..=202).contains(&result.latency.count), "{:?}", result.latency);
+        assert_eq!(result.intervals.len(), 2);
+        let sum: u64 = result.intervals.iter().map(|interval| interval.bytes).sum();
+        assert_eq!(sum, result.measured.bytes);
+        // The warm-up is audited too.
+        assert!(result.audit.acked_batches > result.measured.batches);
+        assert_eq!(result.audit.matched_batches, result.audit.acked_batches);
+        assert_eq!((result.audit.unacked_batches, result.audit.is_complete), (0, true));
+        // It is gone: a second look does not find it.
+        let again = TopicChoice::Given { name: result.topic };
+        let refused = world.produce(&ProduceOptions { topic: again, ..options(workload, 1) }).await;
+        let error = refused.unwrap_err().to_string();
+        assert!(error.contains("UNKNOWN_TOPIC_OR_PARTITION"), "{error}");
+    });
+}
+
+#[test]
+fn a_run_as_fast_as_possible_ends_with_the_bytes_or_records_that_were_asked() {
+    World::run(|world| async move {
+        for until in [
+            Until { bytes: Some(300_000), ..Until::default() },
+            Until { records: Some(2_000), ..Until::default() },
+        ] {
+            let workload = Workload {
+                pace: Pace::Closed,
+                warm_up: Duration::ZERO,
+                until,
+                connections: 2,
+                in_flight: 3,
+                compression: Codec::Zstd,
+                payload: Payload::Words,
+                keys: 50,
+                record_size: RecordSize::LogNormal { bytes_median: 80, sigma: 1.0 },
+                ..steady(1)
+            };
+            let result = sound(world.produce(&options(workload, 4)).await.unwrap());
+            let measured = result.measured;
+            let has_enough = until.bytes.is_some_and(|bytes| measured.bytes >= bytes)
+                || until.records.is_some_and(|records| measured.records >= records);
+            assert!(has_enough, "{measured:?}");
+            // And stops there, but for what was under way.
+            assert!(measured.bytes < 400_000 && measured.records < 5_000, "{measured:?}");
+            assert!(measured.plain_bytes > measured.bytes);
+        }
+    });
+}
+
+#[test]
+fn a_stall_of_a_second_counts_for_every_request_that_was_due_in_it() {
+    World::run(|world| async move {
+        let workload = Workload { in_flight: 2, ..steady(100) };
+        let options = options(workload, 1);
+        let platform = world.client();
+        let running = async { world.produce(&options).await.unwrap() };
+        let stalling = async {
+            platform.sleep(Duration::from_millis(1_200)).await;
+            for core in 0..CORES {
+                world.machine.executor().on_core(CoreIndex(core)).stand_still();
+            }
+            platform.sleep(Duration::from_secs(1)).await;
+            for core in 0..CORES {
+                world.machine.executor().on_core(CoreIndex(core)).go_on();
+            }
+        };
+        let outcome = broker::sync::beside(running, stalling).await;
+        let latency = sound(outcome).latency;
+        // 100 of 200 were due while it stood still and waited 0 to 1 s; a closed loop would have seen two of them.
+        assert!((950.0..1_100.0).contains(&latency.max_ms), "{latency:?}");
+        assert!((700.0..900.0).contains(&latency.p90_ms), "{latency:?}");
+        assert!(latency.count >= 198, "{latency:?}");
+    });
+}
+
+#[test]
+fn a_run_that_is_interrupted_tells_what_it_has_and_is_audited() {
+    World::run(|world| async move {
+        let workload = Workload {
+            until: Until { duration: Some(Duration::from_secs(3_600)), ..Until::default() },
+            ..steady(50)
+        };
+        let platform = world.client();
+        let stop = async {
+            platform.sleep(Duration::from_millis(2_020)).await;
+        };
+        let options = options(workload, 2);
+        let outcome = produce(&platform, &options, &mut Silent, stop).await.unwrap();
+        let result = sound(outcome);
+        assert_eq!(result.end, RunEnd::Interrupted);
+        assert!((1.4..1.6).contains(&result.measured.seconds), "{:?}", result.measured);
+        assert!((70..=76).contains(&result.measured.requests), "{:?}", result.measured);
+    });
+}
+
+#[test]
+fn a_run_whose_node_goes_away_says_so_and_is_not_sound() {
+    World::run(|world| async move {
+        let options = options(steady(50), 2);
+        let running = async { world.produce(&options).await.unwrap() };
+        let stopping = async {
+            world.sleep(Duration::from_secs(1)).await;
+            world.node.ask_to_stop();
+        };
+        let outcome = broker::sync::beside(running, stopping).await;
+        let result = outcome.result;
+        let RunEnd::Failed { reason } = &result.end else { panic!("{:?}", result.end) };
+        assert!(reason.contains("connection ended"), "{reason}");
+        assert!(!result.is_sound() && !result.audit.has_passed);
+        assert_eq!(result.audit.findings[0].kind, FindingKind::Unreadable);
+        // What was measured until then is told.
+        assert!(result.measured.requests > 10);
+        assert!(outcome.topic_left.is_some(), "there may be something to look at");
+    });
+}
+
+#[test]
+fn batches_that_the_broker_refuses_end_the_run_with_its_reason() {
+    World::run(|world| async move {
+        let mut options = options(steady(50), 1);
+        let small = ("max.message.bytes".to_owned(), "500".to_owned());
+        let TopicChoice::Made { configs, .. } = &mut options.topic else { unreachable!() };
+        configs.push(small);
+        let result = world.produce(&options).await.unwrap().result;
+        let RunEnd::Failed { reason } = &result.end else { panic!("{:?}", result.end) };
+        assert!(reason.contains("MESSAGE_TOO_LARGE"), "{reason}");
+        assert_eq!(result.errors[0].name, "MESSAGE_TOO_LARGE");
+        assert!(result.errors[0].count >= 1);
+        assert!(result.audit.has_passed && !result.is_sound());
+    });
+}
+
+#[test]
+fn a_topic_that_had_records_before_is_audited_from_where_it_ended() {
+    World::run(|world| async move {
+        let first = ProduceOptions {
+            topic: TopicChoice::Made {
+                partitions: 2,
+                replication_factor: 1,
+                configs: Vec::new(),
+                is_kept: true,
+            },
+            ..options(steady(50), 2)
+        };
+        let outcome = world.produce(&first).await.unwrap();
+        let name = outcome.topic_left.clone().unwrap();
+        let before = sound(outcome).audit.acked_batches;
+        let again = ProduceOptions { topic: TopicChoice::Given { name: name.clone() }, ..first };
+        let outcome = world.produce(&again).await.unwrap();
+        assert_eq!(outcome.topic_left.as_deref(), Some(name.as_str()));
+        let audit = sound(outcome).audit;
+        assert!(audit.matched_batches > 0 && audit.acked_batches <= before + 3, "{audit:?}");
+    });
+}
+
+#[test]
+fn an_audit_that_is_bounded_says_that_it_is_not_complete() {
+    World::run(|world| async move {
+        let workload = Workload { audit_bytes_max: Some(10_000), ..steady(100) };
+        let result = sound(world.produce(&options(workload, 2)).await.unwrap());
+        assert!(!result.audit.is_complete);
+        assert!(result.audit.matched_batches < result.audit.acked_batches);
+        assert!(result.audit.bytes >= 10_000 / 2, "{:?}", result.audit);
+    });
+}
+
+/// What an observer is told.
+#[derive(Default)]
+struct Told {
+    started: Cell<u32>,
+    audits: Cell<u32>,
+    intervals: RefCell<Vec<(u64, u64)>>,
+}
+
+impl load::Observer for &Told {
+    fn started(&mut self, target: &load::Target) {
+        assert_eq!((target.partitions, target.connections), (1, 1));
+        self.started.set(self.started.get() + 1);
+    }
+
+    fn interval(&mut self, interval: &load::Interval, latencies: &hdrhistogram::Histogram<u64>) {
+        self.intervals.borrow_mut().push((interval.requests, latencies.len()));
+    }
+
+    fn audit_started(&mut self, bytes: u64) {
+        assert!(bytes > 0);
+        self.audits.set(self.audits.get() + 1);
+    }
+}
+
+#[test]
+fn an_observer_is_told_every_second_with_the_latencies_of_that_second() {
+    World::run(|world| async move {
+        let told = Told::default();
+        let options = options(steady(100), 1);
+        let platform = world.client();
+        let outcome = produce(&platform, &options, &mut &told, std::future::pending()).await;
+        sound(outcome.unwrap());
+        assert_eq!((told.started.get(), told.audits.get()), (1, 1));
+        let intervals = told.intervals.borrow();
+        assert_eq!(intervals.len(), 2);
+        for (requests, latencies) in intervals.iter() {
+            assert!((98..=102).contains(requests) && requests.abs_diff(*latencies) <= 2);
+        }
+    });
+}
