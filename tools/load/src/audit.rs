@@ -8,6 +8,8 @@
 //! Owns the comparison and its findings. What is there and was not acknowledged is allowed only as far as requests were without
 //! an answer, or answered with an error: such a batch may have been appended. It reads no socket: bytes are arguments.
 
+use std::ops::Range;
+
 use record::{BatchView, Batches, Found, PartitionIndex};
 use serde::{Deserialize, Serialize};
 
@@ -118,12 +120,27 @@ pub(crate) struct PartitionAudit {
     next_offset: i64,
     end_offset: i64,
     bytes: u64,
+    /// More than that is not looked at, but for the batch that reaches it.
+    bytes_max: u64,
 }
 
 impl PartitionAudit {
-    /// A partition whose log held `start..end` more than before the run.
-    pub(crate) fn new(partition: PartitionIndex, acked: Vec<Acked>, start: i64, end: i64) -> Self {
-        Self { partition, acked, looked_at: 0, next_offset: start, end_offset: end, bytes: 0 }
+    /// A partition whose log held these offsets more than before the run.
+    pub(crate) fn new(partition: PartitionIndex, acked: Vec<Acked>, offsets: Range<i64>) -> Self {
+        Self {
+            partition,
+            acked,
+            looked_at: 0,
+            next_offset: offsets.start,
+            end_offset: offsets.end,
+            bytes: 0,
+            bytes_max: u64::MAX,
+        }
+    }
+
+    /// The same, of which only so many bytes are looked at.
+    pub(crate) fn bounded(self, bytes_max: u64) -> Self {
+        Self { bytes_max, ..self }
     }
 
     /// Which.
@@ -136,9 +153,9 @@ impl PartitionAudit {
         (self.next_offset < self.end_offset).then_some(self.next_offset)
     }
 
-    /// Bytes that were looked at.
-    pub(crate) fn bytes(&self) -> u64 {
-        self.bytes
+    /// Whether as much was looked at as was asked.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.bytes >= self.bytes_max
     }
 
     /// Looks at what the broker gave for [`PartitionAudit::next_offset`]; gives how many whole batches that were.
@@ -150,6 +167,9 @@ impl PartitionAudit {
     ) -> usize {
         let mut count = 0;
         for (_, found) in Batches::new(records) {
+            if self.is_spent() {
+                break;
+            }
             match found {
                 Found::Whole(view) if view.header().base_offset.0 >= self.end_offset => break,
                 Found::Whole(view) => self.look_at(&view, templates, report),

@@ -49,7 +49,7 @@ impl Log {
     fn audit(&self, unacked_batches_max: u64) -> AuditReport {
         let mut report =
             AuditReport { is_complete: true, unacked_batches_max, ..AuditReport::default() };
-        let mut audit = PartitionAudit::new(PARTITION, self.acked.clone(), START, self.end);
+        let mut audit = PartitionAudit::new(PARTITION, self.acked.clone(), START..self.end);
         for answer in self.batches.chunks(3) {
             if audit.next_offset().is_none() {
                 break;
@@ -171,7 +171,7 @@ fn what_is_no_batch_ends_the_partition_with_one_finding() {
 fn an_answer_may_end_within_a_batch_and_reading_goes_on_from_there() {
     let log = Log::of(3);
     let mut report = AuditReport { is_complete: true, ..AuditReport::default() };
-    let mut audit = PartitionAudit::new(PARTITION, log.acked.clone(), START, log.end);
+    let mut audit = PartitionAudit::new(PARTITION, log.acked.clone(), START..log.end);
     let cut = [log.batches[0].as_slice(), &log.batches[1][..100]].concat();
     assert_eq!(audit.take(&cut, &log.templates, &mut report), 1);
     assert_eq!(audit.next_offset(), Some(log.base_of(1)));
@@ -196,11 +196,22 @@ fn findings_are_told_up_to_a_bound_and_counted_beyond() {
 fn a_partition_that_cannot_be_read_fails() {
     let log = Log::of(3);
     let mut report = AuditReport { is_complete: true, ..AuditReport::default() };
-    let mut audit = PartitionAudit::new(PARTITION, log.acked.clone(), START, log.end);
+    let mut audit = PartitionAudit::new(PARTITION, log.acked.clone(), START..log.end);
     audit.unreadable(&mut report, "CORRUPT_MESSAGE".to_owned());
     assert_eq!(audit.next_offset(), None);
     audit.finish(&mut report);
     report.conclude();
     assert!(!report.has_passed);
     assert_eq!((report.finding_count, report.findings[0].kind), (1, FindingKind::Unreadable));
+}
+
+#[test]
+fn a_bound_on_the_bytes_ends_the_look_with_the_batch_that_reaches_it() {
+    let log = Log::of(10);
+    let mut report = AuditReport::default();
+    let audit = PartitionAudit::new(PARTITION, log.acked.clone(), START..log.end);
+    let mut audit = audit.bounded(log.batches[0].len() as u64 + 1);
+    assert_eq!(audit.take(&log.batches.concat(), &log.templates, &mut report), 2);
+    assert!(audit.is_spent());
+    assert_eq!((report.matched_batches, audit.next_offset()), (2, Some(log.base_of(2))));
 }

@@ -220,7 +220,8 @@ impl<P: Platform> Lane<P> {
     fn take(&self, frames: &Frames<P>, frame: &[u8]) -> Result<(), LoadError> {
         let now = self.run.platform.monotonic();
         let address = frames.address();
-        let Some(sent) = self.under_way.borrow_mut().pop_front() else {
+        // It stays under way until its answer is understood: what is not may have been appended.
+        let Some(sent) = self.under_way.borrow().front().copied() else {
             let source = io::Error::other("an answer that nobody asked for");
             return Err(frames.broken(ApiKey::Produce, source));
         };
@@ -235,6 +236,7 @@ impl<P: Platform> Lane<P> {
             ResponseHeader::decode(ApiKey::Produce, version, frame).map_err(malformed)?;
         let response = ProduceResponse::decode(version, body).map_err(malformed)?;
         let sums = self.sum_up(sent, &response)?;
+        self.under_way.borrow_mut().pop_front();
         let mut recorder = self.run.recorder.borrow_mut();
         recorder.answered(now, sent.times, sums);
         if recorder.has_enough() {
@@ -259,7 +261,7 @@ impl<P: Platform> Lane<P> {
             if answer.error_code.is_none() {
                 self.acknowledged(place, sent, answer, &mut sums);
             } else {
-                self.refused(answer)?;
+                self.refused(answer);
                 sums.errors += 1;
             }
         }
@@ -300,7 +302,8 @@ impl<P: Platform> Lane<P> {
         }
     }
 
-    fn refused(&self, answer: &PartitionProduceResponse<'_>) -> Result<(), LoadError> {
+    /// A batch was refused. What else the answer says still counts, whatever becomes of the run.
+    fn refused(&self, answer: &PartitionProduceResponse<'_>) {
         let code = answer.error_code;
         let run = &self.run;
         run.recorder.borrow_mut().refused(answer.index, code, answer.error_message.as_deref());
@@ -308,12 +311,10 @@ impl<P: Platform> Lane<P> {
         run.refused_in_a_row.set(run.refused_in_a_row.get() + 1);
         let count = run.refused_in_a_row.get();
         if is_of_leadership(code) {
-            return Err(LoadError::LeaderMoved { place: place(&run.topic, answer.index), code });
+            run.fail(LoadError::LeaderMoved { place: place(&run.topic, answer.index), code });
+        } else if count >= REFUSED_IN_A_ROW_MAX || is_final(code) {
+            run.fail(LoadError::OnlyErrors { count, code });
         }
-        if count >= REFUSED_IN_A_ROW_MAX || is_final(code) {
-            return Err(LoadError::OnlyErrors { count, code });
-        }
-        Ok(())
     }
 }
 

@@ -45,10 +45,13 @@ pub(super) async fn audit<P: Platform>(
     let begin = run.platform.monotonic();
     let mut report = begin_report(run);
     match partitions(run, leaders, starts, admin).await {
-        Ok(mut partitions) => {
+        Ok(partitions) => {
             observer.audit_started(run.recorder.borrow().bytes_acked());
-            let budget = Budget::new(workload.audit_bytes_max, partitions.len());
-            read_all(run, admin, leaders, &mut partitions, (budget, &mut report)).await;
+            let bytes_max = workload.audit_bytes_max.unwrap_or(u64::MAX);
+            let share = bytes_max / (partitions.len() as u64).max(1);
+            let partitions = partitions.into_iter().map(|partition| partition.bounded(share));
+            let mut partitions: Vec<PartitionAudit> = partitions.collect();
+            read_all(run, admin, leaders, &mut partitions, &mut report).await;
         }
         Err(error) => {
             report.find(FindingKind::Unreadable, PartitionIndex(-1), -1, error.to_string());
@@ -101,27 +104,9 @@ async fn partitions<P: Platform>(
     };
     let ends = starts.iter().zip(ends);
     let partitions = leaders.iter().zip(acked).zip(ends).map(|((leader, acked), (start, end))| {
-        PartitionAudit::new(leader.partition, acked, *start, end)
+        PartitionAudit::new(leader.partition, acked, *start..end)
     });
     Ok(partitions.collect())
-}
-
-/// How many bytes of each partition are read.
-#[derive(Debug, Clone, Copy)]
-struct Budget {
-    partition_bytes_max: Option<u64>,
-}
-
-impl Budget {
-    fn new(bytes_max: Option<u64>, partitions: usize) -> Self {
-        let share = |bytes: u64| bytes / (partitions as u64).max(1);
-        Self { partition_bytes_max: bytes_max.map(share) }
-    }
-
-    /// Whether enough of the partition was read.
-    fn is_spent(self, partition: &PartitionAudit) -> bool {
-        self.partition_bytes_max.is_some_and(|most| partition.bytes() >= most)
-    }
 }
 
 async fn read_all<P: Platform>(
@@ -129,7 +114,7 @@ async fn read_all<P: Platform>(
     admin: &mut Admin<P>,
     leaders: &[PartitionLeader],
     partitions: &mut [PartitionAudit],
-    (budget, report): (Budget, &mut AuditReport),
+    report: &mut AuditReport,
 ) {
     for address in super::addresses(leaders) {
         let led = partitions.iter_mut().zip(leaders);
@@ -137,7 +122,7 @@ async fn read_all<P: Platform>(
         let mut left: Vec<&mut PartitionAudit> = led.map(|(partition, _)| partition).collect();
         let mut empty_answers = 0;
         loop {
-            left.retain_mut(|partition| !is_done(partition, budget, report));
+            left.retain_mut(|partition| !is_done(partition, report));
             let asked = left.len().min(PARTITIONS_MAX);
             if asked == 0 {
                 break;
@@ -170,14 +155,13 @@ async fn read_all<P: Platform>(
 }
 
 /// Whether a partition is read; what was acknowledged and not found by then is missing.
-fn is_done(partition: &mut PartitionAudit, budget: Budget, report: &mut AuditReport) -> bool {
+fn is_done(partition: &mut PartitionAudit, report: &mut AuditReport) -> bool {
     if partition.next_offset().is_none() {
         partition.finish(report);
         return true;
     }
-    let is_spent = budget.is_spent(partition);
-    report.is_complete &= !is_spent;
-    is_spent
+    report.is_complete &= !partition.is_spent();
+    partition.is_spent()
 }
 
 /// Asks for what comes next of each partition; gives how many batches came, or 1 where a partition was refused.
