@@ -250,7 +250,7 @@ async fn on_topic<P: Platform>(
     let spans = measure(&shared, options, observer, stop).await;
     drain(&shared, tasks).await;
     let audit = read_back::audit(&shared, workload, &leaders, (&starts, admin), observer).await;
-    Ok(conclude(&shared, workload, &target, spans, audit))
+    Ok(conclude(&shared, workload, &target, &spans, audit))
 }
 
 fn addresses(leaders: &[PartitionLeader]) -> Vec<Address> {
@@ -426,7 +426,7 @@ fn conclude<P: Platform>(
     shared: &Shared<P>,
     workload: &Workload,
     target: &Target,
-    spans: Spans,
+    spans: &Spans,
     audit: AuditReport,
 ) -> RunResult {
     let mut recorder = shared.recorder.borrow_mut();

@@ -209,9 +209,8 @@ mod tests {
     fn decode_base64(text: &str) -> Vec<u8> {
         let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         let digits = text.bytes().filter(|byte| *byte != b'=');
-        let digits: Vec<u32> = digits
-            .map(|byte| alphabet.iter().position(|digit| *digit == byte).unwrap() as u32)
-            .collect();
+        let value = |byte: u8| alphabet.iter().position(|digit| *digit == byte).unwrap();
+        let digits: Vec<u32> = digits.map(|byte| u32::try_from(value(byte)).unwrap()).collect();
         let mut bytes = Vec::new();
         for chunk in digits.chunks(4) {
             let bits = chunk.iter().fold(0, |bits, digit| bits << 6 | digit);

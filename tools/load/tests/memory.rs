@@ -196,11 +196,14 @@ fn a_stall_of_a_second_counts_for_every_request_that_was_due_in_it() {
             }
         };
         let outcome = broker::sync::beside(running, stalling).await;
-        let latency = sound(outcome).latency;
+        let result = sound(outcome);
+        let latency = result.latency;
         // 100 of 200 were due while it stood still and waited 0 to 1 s; a closed loop would have seen two of them.
         assert!((950.0..1_100.0).contains(&latency.max_ms), "{latency:?}");
         assert!((700.0..900.0).contains(&latency.p90_ms), "{latency:?}");
         assert!(latency.count >= 198, "{latency:?}");
+        // None of it is the client's own doing.
+        assert!(result.send_delay.max_ms < 1.0, "{:?}", result.send_delay);
     });
 }
 

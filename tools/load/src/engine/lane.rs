@@ -75,6 +75,8 @@ struct Lane<P: Platform> {
     /// An answer came, or none will come any more.
     answered: Rc<Event>,
     has_ended: Cell<bool>,
+    /// When the last wait for room in flight was over: what was due before could not leave before.
+    room_since: Cell<Duration>,
     /// The base offset last acknowledged, by the partition's place in the run.
     last_offsets: RefCell<BTreeMap<usize, i64>>,
 }
@@ -98,15 +100,22 @@ pub(super) fn spawn<P: Platform>(
             under_way: RefCell::default(),
             answered: Event::new(),
             has_ended: Cell::new(false),
+            room_since: Cell::default(),
             last_offsets: RefCell::default(),
         });
         let (frames, writer, correlation_id) = plan.connection.into_halves();
         let (sent, sender) = once();
         let sending = Rc::clone(&lane);
-        let task = async move { sent.send(sending.send_all(writer, correlation_id, start).await) };
+        let task = async move {
+            sending.send_all(writer, correlation_id, start).await;
+            sent.send(());
+        };
         run.platform.spawn(TaskClass::Foreground, Box::pin(task));
         let (received, receiver) = once();
-        let task = async move { received.send(lane.receive_all(frames).await) };
+        let task = async move {
+            lane.receive_all(frames).await;
+            received.send(());
+        };
         run.platform.spawn(TaskClass::Foreground, Box::pin(task));
         tasks.extend([sender, receiver]);
     }
@@ -151,20 +160,20 @@ impl<P: Platform> Lane<P> {
         if let Some(due) = due {
             self.pause_until(due).await;
         }
-        let mut free = due;
         while self.under_way.borrow().len() >= self.run.in_flight && !self.has_ended.get() {
             if self.run.stop.is_raised() {
                 return None;
             }
             or(self.answered.listen(), self.run.stop.raised()).await;
-            free = None;
+            self.room_since.set(self.run.platform.monotonic());
         }
         if self.run.stop.is_raised() || self.has_ended.get() {
             return None;
         }
         let now = self.run.platform.monotonic();
-        // Without a schedule a request is due when there is room; one that had to wait for room could leave only now.
-        Some(Times { due: due.unwrap_or(now), free: free.unwrap_or(now), sent: now })
+        // Without a schedule a request is due when there is room.
+        let due = due.unwrap_or(now);
+        Some(Times { due, free: due.max(self.room_since.get()).min(now), sent: now })
     }
 
     /// Until then, or until the run is stopped; at once where that has passed.
