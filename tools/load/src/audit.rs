@@ -10,7 +10,8 @@
 
 use std::ops::Range;
 
-use record::{BatchView, Batches, Found, PartitionIndex};
+use record::batch::TimestampType;
+use record::{BatchView, Batches, Found, PartitionIndex, with_timestamps};
 use serde::{Deserialize, Serialize};
 
 use crate::ledger::Acked;
@@ -258,7 +259,8 @@ impl PartitionAudit {
             }
             is_acked = true;
             let Some(sent) = templates.get(acked.template()) else { continue };
-            let found = (header.crc, header.records_count.unsigned_abs(), view.bytes().len());
+            let crc = crc_as_sent(view, sent);
+            let found = (crc, header.records_count.unsigned_abs(), view.bytes().len());
             if found == (sent.crc, sent.records, sent.bytes.len()) {
                 report.matched_batches += 1;
                 continue;
@@ -278,6 +280,16 @@ impl PartitionAudit {
             report.unacked_batches += 1;
         }
     }
+}
+
+/// The checksum that the batch had before the broker stamped it with the time of the append, where it did.
+fn crc_as_sent(view: &BatchView<'_>, sent: &Template) -> u32 {
+    let header = view.header();
+    if header.timestamp_type() == TimestampType::CreateTime {
+        return header.crc;
+    }
+    let create_time = TimestampType::CreateTime;
+    with_timestamps(header, create_time, sent.timestamp, view.record_bytes()).crc
 }
 
 #[cfg(test)]

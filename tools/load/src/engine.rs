@@ -151,11 +151,16 @@ pub async fn produce<P: Platform>(
     let is_ours = matches!(&options.topic, TopicChoice::Made { is_kept: false, .. });
     let mut deletion = None;
     if is_ours && has_passed {
-        deletion = admin.delete(&topic).await.err();
+        deletion = delete(&mut admin, &topic).await.err();
     }
     let is_gone = is_ours && has_passed && deletion.is_none();
     let topic_left = (!is_gone).then_some(topic);
     Ok(Outcome { result: ran?, topic_left, deletion })
+}
+
+async fn delete<P: Platform>(admin: &mut Admin<P>, topic: &str) -> Result<(), LoadError> {
+    admin.renew().await?;
+    admin.delete(topic).await
 }
 
 /// Makes or names the topic.
@@ -197,6 +202,7 @@ struct Shared<P: Platform> {
     /// Batches that may be there without an acknowledgement: refused, or never answered.
     maybe_appended: Cell<u64>,
     unanswered: Cell<u64>,
+    unsent: Cell<u64>,
     refused_in_a_row: Cell<u64>,
 }
 
@@ -234,6 +240,7 @@ async fn on_topic<P: Platform>(
         out_of_order: Cell::default(),
         maybe_appended: Cell::default(),
         unanswered: Cell::default(),
+        unsent: Cell::default(),
         refused_in_a_row: Cell::default(),
     });
     let lanes = open_lanes(&shared, options, &leaders).await?;
@@ -457,6 +464,7 @@ fn conclude<P: Platform>(
         send_delay: recorder.send_delay(),
         errors: recorder.errors(),
         unanswered: shared.unanswered.get(),
+        unsent: shared.unsent.get(),
         intervals: recorder.take_intervals(),
         broker: used(spans.broker),
         client: used(spans.client),

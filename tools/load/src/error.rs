@@ -131,7 +131,7 @@ pub enum LoadError {
     },
     /// A partition is led by another broker now.
     #[error(
-        "{place}: {} ({}): its leader has moved; run it again when the cluster is at rest",
+        "{place}: {} ({}): its leader has moved or the topic is gone; run it again when the cluster is at rest",
         code.text(),
         code.name()
     )]

@@ -18,6 +18,10 @@ const HIGHEST_NS: u64 = 3_600_000_000_000;
 /// Digits that are kept: one in a thousand.
 const DIGITS: u8 = 3;
 
+/// What stands above the intervals of a log.
+const HEADING: &[u8] =
+    b"\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n";
+
 /// An empty histogram of nanoseconds.
 #[must_use]
 pub fn new_histogram() -> Histogram<u64> {
@@ -114,7 +118,7 @@ impl<W: Write> HdrLog<W> {
             .with_start_time(UNIX_EPOCH + start)
             .with_base_time(UNIX_EPOCH + start)
             .begin_log_with(&mut sink, &mut serializer)?;
-        sink.write_all(b"\"StartTimestamp\",\"Interval_Length\",\"Interval_Max\",\"Interval_Compressed_Histogram\"\n")?;
+        sink.write_all(HEADING)?;
         Ok(Self { sink, serializer })
     }
 

@@ -108,6 +108,11 @@ impl Recorder {
         self.end = Some(now);
     }
 
+    /// When measuring ended; `None` while it goes on.
+    pub(crate) fn ended(&self) -> Option<Duration> {
+        self.end
+    }
+
     fn counts(&self, instant: Duration) -> bool {
         self.begin.is_some_and(|begin| instant >= begin) && self.end.is_none_or(|end| instant < end)
     }

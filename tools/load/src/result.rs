@@ -43,6 +43,9 @@ pub struct RunResult {
     pub errors: Vec<ErrorCount>,
     /// Requests that were never answered.
     pub unanswered: u64,
+    /// Requests that were due before the end and never left, since all places in flight were taken: the rate was not kept, and
+    /// these are in no latency.
+    pub unsent: u64,
     /// Second by second.
     pub intervals: Vec<Interval>,
     /// What the broker used while measuring, where its process was named.

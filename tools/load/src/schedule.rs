@@ -35,6 +35,25 @@ impl Schedule {
         let place = number.saturating_mul(self.lanes).saturating_add(self.lane);
         self.start + Duration::from_nanos((place as f64 * self.interval_ns) as u64)
     }
+
+    /// How many of the connection's requests are due before `instant`.
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "nanoseconds of days are below 2^53"
+    )]
+    pub(crate) fn count_before(&self, instant: Duration) -> u64 {
+        let passed_ns = instant.saturating_sub(self.start).as_nanos() as f64;
+        let lane_interval_ns = self.interval_ns * self.lanes as f64;
+        let guess = (passed_ns / lane_interval_ns) as u64;
+        // The quotient may be off by one either way: `due` decides, so that both always agree.
+        let mut count = guess.saturating_sub(1);
+        while self.due(count) < instant {
+            count += 1;
+        }
+        count
+    }
 }
 
 #[cfg(test)]
@@ -53,6 +72,22 @@ mod tests {
         due.sort_unstable();
         let expected: Vec<u128> = (0..100).map(|place| place * 1_000).collect();
         assert_eq!(due, expected);
+    }
+
+    #[test]
+    fn what_is_due_before_an_instant_is_counted_as_it_is_scheduled() {
+        let start = Duration::from_millis(700);
+        for (rate, lanes) in [(1_000.0, 1), (3.0, 2), (77.7, 5), (250_000.0, 64)] {
+            for lane in [0, lanes - 1] {
+                let schedule = Schedule::new(start, rate, lane, lanes);
+                for ms in [0, 700, 701, 950, 1_700, 2_345] {
+                    let instant = Duration::from_millis(ms);
+                    let expected = (0..).take_while(|number| schedule.due(*number) < instant);
+                    let expected = expected.count() as u64;
+                    assert_eq!(schedule.count_before(instant), expected, "{schedule:?} {ms}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ pub(crate) const RECORD_BYTES_MAX: u32 = 64 << 20;
 /// The widest log-normal: beyond it a median says nothing about the sizes.
 const SIGMA_MAX: f64 = 3.0;
 /// A log-normal draw is cut off at so many medians: one record in millions would else be a batch of its own.
-const MEDIANS_MAX: f64 = 64.0;
+const MEDIANS_MAX: u32 = 64;
 
 /// How many bytes the value of a record has.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -112,6 +112,17 @@ impl RecordSize {
         }
     }
 
+    /// The largest that is drawn.
+    pub(crate) fn bytes_max(self) -> u32 {
+        match self {
+            Self::Fixed { bytes } => bytes,
+            Self::Uniform { bytes_max, .. } => bytes_max,
+            Self::LogNormal { bytes_median, .. } => {
+                bytes_median.saturating_mul(MEDIANS_MAX).min(RECORD_BYTES_MAX)
+            }
+        }
+    }
+
     /// One record's.
     #[expect(
         clippy::cast_possible_truncation,
@@ -125,8 +136,7 @@ impl RecordSize {
             Self::LogNormal { bytes_median, sigma } => {
                 let median = f64::from(bytes_median);
                 let drawn = median * (sigma * chance.normal()).exp();
-                let most = (median * MEDIANS_MAX).min(f64::from(RECORD_BYTES_MAX));
-                drawn.round().clamp(1.0, most) as u32
+                drawn.round().clamp(1.0, f64::from(self.bytes_max())) as u32
             }
         };
         bytes as usize
@@ -197,5 +207,10 @@ mod tests {
         // 84 % lie within one sigma above the median: e times as large.
         assert!((1_250..=1_470).contains(&lognormal[16_827]), "{}", lognormal[16_827]);
         assert!(lognormal[20_000] <= 500 * 64);
+        let wide = RecordSize::parse("lognormal:1000:3").unwrap();
+        let mut chance = Chance::new(2);
+        let largest = (0..20_000).map(|_| wide.draw(&mut chance)).max();
+        assert_eq!(largest, Some(64_000), "cut off where it says");
+        assert_eq!(wide.bytes_max(), 64_000);
     }
 }

@@ -23,6 +23,8 @@ pub(crate) struct Template {
     pub(crate) bytes: Vec<u8>,
     /// Its checksum, which no broker changes (RB-1).
     pub(crate) crc: u32,
+    /// What its records carry: a topic that stamps batches itself puts another time in its place.
+    pub(crate) timestamp: Timestamp,
     /// How many records.
     pub(crate) records: u32,
     /// Bytes of the batch before compression.
@@ -63,6 +65,7 @@ fn template(
     let header = BatchHeader::parse(&bytes).expect("the builder makes batches");
     Template {
         crc: header.crc,
+        timestamp,
         records: header.records_count.unsigned_abs(),
         plain_bytes: builder.plain_bytes() as u64,
         bytes,

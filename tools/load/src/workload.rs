@@ -220,7 +220,8 @@ impl Workload {
     }
 
     fn check_memory(&self) -> Result<(), WorkloadError> {
-        let batch_bytes = self.batch_bytes;
+        // A batch holds one record at least, however large that is.
+        let batch_bytes = self.batch_bytes.max(self.record_size.bytes_max());
         let partitions = self.partitions_per_request;
         if u64::from(partitions) * u64::from(batch_bytes) > REQUEST_BYTES_MAX {
             return Err(WorkloadError::RequestTooLarge { partitions, batch_bytes });
@@ -234,7 +235,8 @@ impl Workload {
 
     /// How many distinct batches to make.
     pub(crate) fn template_count(&self) -> u32 {
-        let fit = TEMPLATE_BYTES_DEFAULT / u64::from(self.batch_bytes.max(1));
+        let batch_bytes = self.batch_bytes.max(self.record_size.bytes_max()).max(1);
+        let fit = TEMPLATE_BYTES_DEFAULT / u64::from(batch_bytes);
         self.templates.unwrap_or_else(|| u32::try_from(fit.clamp(4, 64)).unwrap_or(64))
     }
 }
@@ -371,6 +373,11 @@ mod tests {
         assert!(refusal(|w| w.until = Until::default()).unwrap().contains("no end"));
         let large = refusal(|w| w.partitions_per_request = 101).unwrap();
         assert!(large.contains("101 partitions") && large.contains("104857600"), "{large}");
+        let record = refusal(|w| {
+            w.record_size = RecordSize::Fixed { bytes: 64 << 20 };
+            w.partitions_per_request = 2;
+        });
+        assert!(record.unwrap().contains("batches of 67108864 bytes"));
         let many = refusal(|w| w.templates = Some(1_025)).unwrap();
         assert!(many.contains("1025 templates of 1048576 bytes"), "{many}");
     }
@@ -379,6 +386,8 @@ mod tests {
     fn distinct_batches_fill_a_bounded_memory_where_their_number_is_not_said() {
         let count = |batch_bytes| Workload { batch_bytes, ..Workload::default() }.template_count();
         assert_eq!([1, 1 << 20, 64 << 20].map(count), [64, 32, 4]);
+        let record_size = RecordSize::Fixed { bytes: 4 << 20 };
+        assert_eq!(Workload { record_size, ..Workload::default() }.template_count(), 8);
         let said = Workload { templates: Some(3), ..Workload::default() };
         assert_eq!(said.template_count(), 3);
     }

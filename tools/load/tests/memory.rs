@@ -38,6 +38,14 @@ struct World {
 impl World {
     /// Runs `body` against a node that is ready.
     fn run<F: Future<Output = ()> + 'static>(body: impl FnOnce(Self) -> F + 'static) {
+        Self::run_with(&[], body);
+    }
+
+    /// The same, on a node with these options.
+    fn run_with<F: Future<Output = ()> + 'static>(
+        settings: &'static [&'static str],
+        body: impl FnOnce(Self) -> F + 'static,
+    ) {
         let trace = Rc::new(Trace::new(Keep::Hash));
         let mut prng = Prng::new(1);
         let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
@@ -46,13 +54,13 @@ impl World {
         let disk = SimDisk::new(&executor, prng.fork(), trace);
         let machine = SimMachine::new(&executor, disk, prng, NetworkPace::Even);
         let main = async move {
-            let settings = [
+            let own = [
                 "listeners=127.0.0.1:9092",
                 "advertise=core",
                 "admin.listen=none",
                 "tail.cache.bytes=8388608",
             ];
-            let sets = settings.map(str::to_owned).to_vec();
+            let sets = own.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
             let config = Config::load(&Sources { sets, ..Sources::default() }).unwrap();
             let plan = NodePlan {
                 config: Arc::new(config),
@@ -126,6 +134,7 @@ fn a_run_at_a_fixed_rate_is_measured_audited_and_leaves_nothing_behind() {
         let result = sound(outcome);
         assert_eq!(result.end, RunEnd::Complete);
         assert_eq!((result.leaders, result.partitions, result.connections), (2, 6, 3));
+        assert_eq!(result.unsent, 0);
         // Two seconds at 100 a second, to a request or two at the borders.
         assert!((198..=202).contains(&result.measured.requests), "{:?}", result.measured);
         // Three partitions a leader in groups of two: three batches in two requests.
@@ -208,6 +217,32 @@ fn a_stall_of_a_second_counts_for_every_request_that_was_due_in_it() {
 }
 
 #[test]
+fn a_rate_that_is_not_kept_is_told_with_every_request_that_did_not_leave() {
+    World::run(|world| async move {
+        let workload = Workload { in_flight: 2, ..steady(100) };
+        let options = options(workload, 1);
+        let platform = world.client();
+        let running = async { world.produce(&options).await.unwrap() };
+        // From the middle of the run until after its end nothing is answered.
+        let stalling = async {
+            platform.sleep(Duration::from_millis(1_520)).await;
+            for core in 0..CORES {
+                world.machine.executor().on_core(CoreIndex(core)).stand_still();
+            }
+            platform.sleep(Duration::from_secs(5)).await;
+            for core in 0..CORES {
+                world.machine.executor().on_core(CoreIndex(core)).go_on();
+            }
+        };
+        let result = sound(broker::sync::beside(running, stalling).await);
+        // 250 were due from the first on; 150 left before the stall, two more into it.
+        assert!((96..=100).contains(&result.unsent), "{}", result.unsent);
+        let sent = result.audit.acked_batches;
+        assert!((249..=251).contains(&(sent + result.unsent)), "{sent} + {}", result.unsent);
+    });
+}
+
+#[test]
 fn a_run_that_is_interrupted_tells_what_it_has_and_is_audited() {
     World::run(|world| async move {
         let workload = Workload {
@@ -245,6 +280,19 @@ fn a_run_whose_node_goes_away_says_so_and_is_not_sound() {
         // What was measured until then is told.
         assert!(result.measured.requests > 10);
         assert!(outcome.topic_left.is_some(), "there may be something to look at");
+    });
+}
+
+#[test]
+fn a_run_longer_than_a_broker_keeps_silent_connections_is_audited_and_cleaned_up() {
+    World::run_with(&["connections.max.idle.ms=10000"], |world| async move {
+        let workload = Workload {
+            until: Until { duration: Some(Duration::from_secs(40)), ..Until::default() },
+            ..steady(10)
+        };
+        let outcome = world.produce(&options(workload, 1)).await.unwrap();
+        assert!(outcome.deletion.is_none() && outcome.topic_left.is_none(), "{outcome:?}");
+        assert!(sound(outcome).audit.matched_batches >= 400);
     });
 }
 

@@ -1,7 +1,6 @@
 //! `corelog bench` as a process against a running node: what it measures, what it leaves, and that its audit can fail.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 use load::{FindingKind, RunEnd, RunResult};
@@ -94,16 +93,21 @@ fn a_run_of_produce_is_measured_audited_saved_and_leaves_no_topic() {
         (result.end.clone(), result.partitions, result.connections),
         (RunEnd::Complete, 4, 2)
     );
-    // 1.5 s at 200 a second; the machine may be busy.
-    assert!((250..=310).contains(&result.measured.requests), "{:?}", result.measured);
+    // However busy the machine: 1.7 s at 200 a second were due, and each left or is told.
+    let due = result.audit.acked_batches / 2 + result.unsent;
+    assert!((338..=1_000).contains(&due), "{due}");
+    assert!(result.measured.requests > 0);
     assert_eq!(result.measured.batches, 2 * result.measured.requests);
     assert!(result.measured.plain_bytes > result.measured.bytes);
     assert_eq!(result.audit.matched_batches, result.audit.acked_batches);
     let broker = result.broker.unwrap();
     assert!(broker.rss_bytes > 0 && broker.threads > 0 && broker.cpu_seconds_per_gb.is_some());
     assert!(result.client.unwrap().cpu_us_per_request.is_some());
-    // Progress: two intervals, and what was read back.
-    assert_eq!(said.lines().filter(|line| line.contains("requests/s")).count(), 2, "{said}");
+    // Progress: a line for each interval, and what was read back.
+    let interval_count = result.intervals.len();
+    assert!((1..=2).contains(&interval_count));
+    let lines = said.lines().filter(|line| line.contains("requests/s"));
+    assert_eq!(lines.count(), interval_count, "{said}");
     assert!(said.contains("reading back"), "{said}");
     let saved = std::fs::read_to_string(save.path()).unwrap();
     let saved: RunResult = serde_json::from_str(&saved).unwrap();
@@ -111,7 +115,7 @@ fn a_run_of_produce_is_measured_audited_saved_and_leaves_no_topic() {
     let log = std::fs::read(log.path()).unwrap();
     let intervals =
         IntervalLogIterator::new(&log).filter(|entry| matches!(entry, Ok(LogEntry::Interval(_))));
-    assert_eq!(intervals.count(), 2, "{}", String::from_utf8_lossy(&log));
+    assert_eq!(intervals.count(), interval_count, "{}", String::from_utf8_lossy(&log));
     assert!(!topics().contains(&result.topic));
 }
 
@@ -141,71 +145,62 @@ fn a_run_for_people_says_the_same_in_a_table() {
     told(&["topic", "delete", topic]);
 }
 
-#[test]
-fn records_that_go_while_they_are_acknowledged_fail_the_audit() {
-    told(&["topic", "create", "bench-robbed"]);
-    let running = std::thread::spawn(|| {
-        let args = [
-            "bench",
-            "produce",
-            "--topic",
-            "bench-robbed",
-            "--warm-up",
-            "0",
-            "--duration",
-            "3",
-            "--request-rate",
-            "50",
-            "--batch-bytes",
-            "4KiB",
-            "-o",
-            "json",
-        ];
-        with_input(&args, "")
-    });
-    let started = Instant::now();
-    let has_records = || {
-        let offsets = told(&["offsets", "bench-robbed", "-o", "json"]);
-        !offsets.contains("\"latest\":0")
-    };
-    while !has_records() {
-        assert!(started.elapsed() < Duration::from_secs(20));
+/// A run without an end, once its first second is over.
+struct Running {
+    child: Child,
+    said: std::io::Lines<BufReader<std::process::ChildStderr>>,
+}
+
+impl Running {
+    fn start(args: &[&str]) -> Self {
+        let mut child = Command::new(BINARY)
+            .args(["bench", "produce", "-b", &node().kafka, "--warm-up", "0", "--duration", "1h"])
+            .args(["--request-rate", "100", "--batch-bytes", "4KiB", "-o", "json"])
+            .args(args)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
+        let mut lines = said.by_ref().map_while(Result::ok);
+        assert!(lines.any(|line| line.contains("requests/s")));
+        Self { child, said }
     }
-    std::thread::sleep(Duration::from_millis(300));
-    told(&["records", "delete", "bench-robbed", "--all"]);
-    let output = running.join().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(DAMAGED), "{said}");
-    assert!(said.contains("the audit failed"), "{said}");
-    let result = result(&String::from_utf8(output.stdout).unwrap());
-    assert_eq!(result.audit.findings[0].kind, FindingKind::Unreadable);
-    assert!(result.audit.findings[0].fact.contains("OFFSET_OUT_OF_RANGE"), "{:?}", result.audit);
+
+    /// Sends it Ctrl-C; gives its exit code, its result and what it said from then on.
+    fn interrupt(self) -> (Option<i32>, RunResult, String) {
+        let pid = Pid::from_raw(i32::try_from(self.child.id()).unwrap());
+        kill(pid, Signal::SIGINT).unwrap();
+        let said: Vec<String> = self.said.map_while(Result::ok).collect();
+        let output = self.child.wait_with_output().unwrap();
+        let result = result(&String::from_utf8(output.stdout).unwrap());
+        (output.status.code(), result, said.join("\n"))
+    }
 }
 
 #[test]
 fn ctrl_c_ends_the_sending_and_the_run_is_audited_all_the_same() {
-    let mut child = Command::new(BINARY)
-        .args(["bench", "produce", "-b", &node().kafka, "--warm-up", "0", "--duration", "1h"])
-        .args(["--request-rate", "100", "--batch-bytes", "4KiB", "-o", "json"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // The first line of progress: it runs.
-    let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-    let is_running = said.by_ref().map_while(Result::ok).any(|line| line.contains("requests/s"));
-    assert!(is_running);
-    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap());
-    kill(pid, Signal::SIGINT).unwrap();
-    let rest: Vec<String> = said.map_while(Result::ok).collect();
-    let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{rest:?}");
-    assert!(rest.iter().any(|line| line.contains("stopping")), "{rest:?}");
-    let result = result(&String::from_utf8(output.stdout).unwrap());
+    let (code, result, said) = Running::start(&[]).interrupt();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("stopping"), "{said}");
     assert_eq!(result.end, RunEnd::Interrupted);
-    assert!(result.is_sound() && result.audit.matched_batches > 50, "{result:#?}");
+    assert!(result.is_sound() && result.audit.matched_batches > 0, "{result:#?}");
     assert!(!topics().contains(&result.topic));
+}
+
+#[test]
+fn records_that_go_while_they_are_acknowledged_fail_the_audit() {
+    told(&["topic", "create", "bench-robbed"]);
+    let running = Running::start(&["--topic", "bench-robbed"]);
+    told(&["records", "delete", "bench-robbed", "--all"]);
+    let (code, result, said) = running.interrupt();
+    assert_eq!(code, Some(DAMAGED), "{said}");
+    assert!(said.contains("the audit failed") && said.contains("next: "), "{said}");
+    let finding = &result.audit.findings[0];
+    assert_eq!(finding.kind, FindingKind::Unreadable);
+    assert!(finding.fact.contains("OFFSET_OUT_OF_RANGE"), "{finding:?}");
+    assert!(topics().contains("bench-robbed"), "it was not ours to delete");
 }
 
 #[test]

@@ -97,6 +97,26 @@ fn another_valid_batch_in_its_place_fails() {
 }
 
 #[test]
+fn batches_that_the_topic_stamped_with_its_own_time_are_compared_without_it() {
+    let stamped = |batch: &[u8]| {
+        let view = BatchView::parse(batch).unwrap();
+        let append_time = TimestampType::LogAppendTime;
+        let records = view.record_bytes();
+        let header = with_timestamps(view.header(), append_time, Timestamp(99_999), records);
+        [header.encode().as_slice(), records].concat()
+    };
+    let mut log = Log::of(5);
+    for batch in &mut log.batches {
+        *batch = stamped(batch);
+    }
+    assert_eq!(log.kinds(0), []);
+    let mut other = stamped(&log.templates[1].bytes);
+    assign(&mut other, Offset(log.base_of(2)), LeaderEpoch(5));
+    log.batches[2] = other;
+    assert_eq!(log.kinds(0), [(FindingKind::Changed, log.base_of(2))]);
+}
+
+#[test]
 fn a_batch_that_is_missing_in_the_middle_or_at_the_end_fails() {
     let mut log = Log::of(10);
     let (base, next) = (log.base_of(4), log.base_of(5));

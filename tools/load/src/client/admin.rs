@@ -57,6 +57,7 @@ pub(crate) enum TopicOrigin {
 /// Who asks about topics.
 pub(crate) struct Admin<P: Platform> {
     platform: P,
+    addresses: Vec<Address>,
     bootstrap: Connection<P>,
     leaders: Connections<P>,
     timeout: Duration,
@@ -69,17 +70,21 @@ impl<P: Platform> Admin<P> {
         bootstrap: &[Address],
         timeout: Duration,
     ) -> Result<Self, LoadError> {
-        let mut refusal = LoadError::NoBootstrap;
-        for address in bootstrap {
-            match Connection::open(platform, address, timeout).await {
-                Ok(bootstrap) => {
-                    let platform = platform.clone();
-                    return Ok(Self { platform, bootstrap, leaders: BTreeMap::new(), timeout });
-                }
-                Err(error) => refusal = error,
-            }
-        }
-        Err(refusal)
+        let connection = open_any(platform, bootstrap, timeout).await?;
+        Ok(Self {
+            platform: platform.clone(),
+            addresses: bootstrap.to_vec(),
+            bootstrap: connection,
+            leaders: BTreeMap::new(),
+            timeout,
+        })
+    }
+
+    /// Opens all connections anew: brokers close those that were silent for minutes, such as ours during a run.
+    pub(crate) async fn renew(&mut self) -> Result<(), LoadError> {
+        self.leaders.clear();
+        self.bootstrap = open_any(&self.platform, &self.addresses, self.timeout).await?;
+        Ok(())
     }
 
     fn timeout_ms(&self) -> i32 {
@@ -256,6 +261,22 @@ impl<P: Platform> Admin<P> {
     pub(crate) fn forget(&mut self, address: &Address) {
         self.leaders.remove(address);
     }
+}
+
+/// A connection to the first of `addresses` that answers.
+async fn open_any<P: Platform>(
+    platform: &P,
+    addresses: &[Address],
+    timeout: Duration,
+) -> Result<Connection<P>, LoadError> {
+    let mut refusal = LoadError::NoBootstrap;
+    for address in addresses {
+        match Connection::open(platform, address, timeout).await {
+            Ok(connection) => return Ok(connection),
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
 }
 
 /// How errors name a partition.

@@ -132,16 +132,44 @@ impl<P: Platform> Lane<P> {
             let frame = self.route.frames.nth(self.turn, number);
             let sent = UnderWay { correlation_id, frame, times };
             self.under_way.borrow_mut().push_back(sent);
-            if let Err(error) = self.send(&mut writer, sent).await {
-                self.run.fail(error);
-                break;
+            match self.send_unless_abandoned(&mut writer, sent).await {
+                Some(Ok(())) => {}
+                Some(Err(error)) => {
+                    self.run.fail(error);
+                    break;
+                }
+                None => break,
             }
             correlation_id = correlation_id.wrapping_add(1);
             number += 1;
         }
+        self.count_unsent(number);
         or(self.idle(), self.run.abandon.raised()).await;
         // The receiver sees the end of the stream, and ends too.
         writer.shutdown().await;
+    }
+
+    /// Sending is over after so many requests: those that were due by then and did not leave are told.
+    fn count_unsent(&self, number: u64) {
+        let Some(schedule) = self.schedule else { return };
+        let ended = self.run.recorder.borrow().ended();
+        let end = ended.unwrap_or_else(|| self.run.platform.monotonic());
+        let unsent = schedule.count_before(end).saturating_sub(number);
+        self.run.unsent.set(self.run.unsent.get() + unsent);
+    }
+
+    /// `None` where the broker does not take the request, and the run does not wait for that any longer: half of it may have
+    /// left, and the connection is of no use.
+    async fn send_unless_abandoned(
+        &self,
+        writer: &mut P::Writer,
+        sent: UnderWay,
+    ) -> Option<Result<(), LoadError>> {
+        let abandoned = async {
+            self.run.abandon.raised().await;
+            None
+        };
+        or(async { Some(self.send(writer, sent).await) }, abandoned).await
     }
 
     async fn send(&self, writer: &mut P::Writer, sent: UnderWay) -> Result<(), LoadError> {

@@ -86,6 +86,7 @@ async fn partitions<P: Platform>(
     starts: &[i64],
     admin: &mut Admin<P>,
 ) -> Result<Vec<PartitionAudit>, LoadError> {
+    admin.renew().await?;
     let acked: Vec<_> = {
         let mut ledger = run.ledger.borrow_mut();
         (0..leaders.len()).map(|place| ledger.sorted(place)).collect()

@@ -50,6 +50,13 @@ impl Show for Report<'_> {
         if result.workload.pace != Pace::Closed {
             line("  sent late by", latency_line(&result.send_delay))?;
         }
+        if result.unsent > 0 {
+            let text = format!(
+                "{} requests were due and never left: the rate was not kept, and no latency counts them",
+                result.unsent
+            );
+            line("  behind", text)?;
+        }
         for (name, used) in [("broker", &result.broker), ("client", &result.client)] {
             if let Some(used) = used {
                 line(name, process_line(used))?;
@@ -188,6 +195,7 @@ pub(super) mod testing {
             send_delay: LatencySummary::default(),
             errors: Vec::new(),
             unanswered: 0,
+            unsent: 0,
             intervals: vec![Interval::default()],
             broker: Some(ProcessUse { cpu_seconds_per_gb: Some(0.25), ..ProcessUse::default() }),
             client: None,
@@ -244,6 +252,7 @@ mod tests {
         result.end = RunEnd::Failed { reason: "the broker is gone".to_owned() };
         result.errors = testing::errors();
         result.unanswered = 2;
+        result.unsent = 40;
         result.workload.pace = Pace::Requests { per_second: 5 };
         result.audit.has_passed = false;
         result.audit.findings = vec![Finding {
@@ -257,6 +266,7 @@ mod tests {
             "FAILED: the broker is gone",
             "3 KAFKA_STORAGE_ERROR (56), first in partition 7: disk",
             "unanswered      2 requests",
+            "  behind        40 requests were due and never left",
             "latency (due)",
             "sent late by",
             "audit           FAILED",
