@@ -94,8 +94,8 @@ pub struct Target {
     pub leaders: Vec<Address>,
     /// Connections to them.
     pub connections: usize,
-    /// When the warm-up begins.
-    pub started: Timestamp,
+    /// When the warm-up is over and measuring begins: what intervals count from.
+    pub measured_from: Timestamp,
 }
 
 /// Who is told how a run goes.
@@ -244,12 +244,13 @@ async fn on_topic<P: Platform>(
         refused_in_a_row: Cell::default(),
     });
     let lanes = open_lanes(&shared, options, &leaders).await?;
+    let until_measured = i64::try_from((HEAD_START + workload.warm_up).as_millis());
     let target = Target {
         topic: topic.to_owned(),
         partitions: leaders.len(),
         leaders: addresses(&leaders),
         connections: lanes.len(),
-        started: platform.now(),
+        measured_from: Timestamp(platform.now().0.saturating_add(until_measured.unwrap_or(0))),
     };
     observer.started(&target);
     let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);

@@ -184,7 +184,7 @@ impl Observer for Told<'_> {
         ));
         let Some(file) = self.file.take() else { return };
         let comment = format!("corelog bench produce {}", env!("CARGO_PKG_VERSION"));
-        match HdrLog::begin(BufWriter::new(file), target.started, &comment) {
+        match HdrLog::begin(BufWriter::new(file), target.measured_from, &comment) {
             Ok(log) => self.log = Some(log),
             Err(error) => self.fail(&error),
         }
