@@ -393,6 +393,9 @@ async fn measure_until_stopped<P: Platform>(
             let (interval, latencies) = recorder.tick(now);
             observer.interval(&interval, latencies);
             recorder.next_interval();
+        }
+        // A machine that stood still gives one long interval, not many empty ones.
+        while next_tick <= now {
             next_tick += TICK;
         }
         if is_over {
