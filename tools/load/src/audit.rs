@@ -41,6 +41,8 @@ pub struct AuditReport {
     pub seconds: f64,
     /// How many findings there are.
     pub finding_count: u64,
+    /// Of those, partitions that the broker did not give back: they say nothing about what is there.
+    pub unreadable_count: u64,
     /// The first of them.
     pub findings: Vec<Finding>,
 }
@@ -83,6 +85,12 @@ pub enum FindingKind {
 }
 
 impl AuditReport {
+    /// Whether something was found to be wrong: more than that it could not be read.
+    #[must_use]
+    pub fn has_contradicted(&self) -> bool {
+        self.finding_count > self.unreadable_count
+    }
+
     /// Takes note of a finding.
     pub(crate) fn find(
         &mut self,
@@ -92,6 +100,7 @@ impl AuditReport {
         fact: String,
     ) {
         self.finding_count += 1;
+        self.unreadable_count += u64::from(kind == FindingKind::Unreadable);
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(Finding { kind, partition: partition.0, offset, fact });
         }
@@ -159,7 +168,8 @@ impl PartitionAudit {
         self.bytes >= self.bytes_max
     }
 
-    /// Looks at what the broker gave for [`PartitionAudit::next_offset`]; gives how many whole batches that were.
+    /// Looks at what the broker gave for [`PartitionAudit::next_offset`]; gives how many batches brought it further. A broker
+    /// that gives the same again and again gives none: what it is asked for must end.
     pub(crate) fn take(
         &mut self,
         records: &[u8],
@@ -171,6 +181,7 @@ impl PartitionAudit {
             if self.is_spent() {
                 break;
             }
+            let before = self.next_offset;
             match found {
                 Found::Whole(view) if view.header().base_offset.0 >= self.end_offset => break,
                 Found::Whole(view) => self.look_at(&view, templates, report),
@@ -185,7 +196,7 @@ impl PartitionAudit {
                     break;
                 }
             }
-            count += 1;
+            count += usize::from(self.next_offset > before);
         }
         count
     }

@@ -28,8 +28,9 @@ pub(crate) use admin::{Admin, NewTopic, PartitionLeader, TopicOrigin, place};
 
 /// What the client calls itself, in requests and in brokers' logs.
 pub(crate) const CLIENT_ID: &str = "corelog-bench";
-/// The largest answer: a batch is bounded below it. Memory follows what arrives.
-const ANSWER_BYTES_MAX: usize = 1 << 30;
+/// The largest answer: what is asked for, and one batch that is larger, which brokers take up to 100 MiB. Memory follows what
+/// arrives.
+const ANSWER_BYTES_MAX: usize = 256 << 20;
 /// Read buffers kept for the next large answer.
 const POOL_BYTES_MAX: usize = 64 << 20;
 /// Every broker serves it.

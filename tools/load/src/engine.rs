@@ -31,7 +31,7 @@ use crate::process::Sample;
 use crate::recorder::Recorder;
 use crate::result::{Interval, ProcessUse, RESULT_FORMAT, RunEnd, RunResult};
 use crate::template::{self, Template};
-use crate::workload::{Pace, Workload};
+use crate::workload::{CONNECTIONS_MAX, Pace, Workload};
 
 mod lane;
 mod read_back;
@@ -123,6 +123,8 @@ impl Observer for Silent {
 pub struct Outcome {
     /// What it found.
     pub result: RunResult,
+    /// Why it could not go on, where it could not.
+    pub failure: Option<LoadError>,
     /// The topic that is still there: asked for, or worth a look since the audit failed, or not to be deleted.
     pub topic_left: Option<String>,
     /// Why it could not be deleted, where it should have been.
@@ -147,7 +149,7 @@ pub async fn produce<P: Platform>(
     let mut admin = Admin::open(platform, &options.bootstrap, options.timeout).await?;
     let (topic, origin) = open_topic(platform, options, &mut admin).await?;
     let ran = on_topic(platform, options, &topic, origin, (&mut admin, observer), stop).await;
-    let has_passed = ran.as_ref().map_or(true, |result| result.audit.has_passed);
+    let has_passed = ran.as_ref().map_or(true, |(result, _)| result.audit.has_passed);
     let is_ours = matches!(&options.topic, TopicChoice::Made { is_kept: false, .. });
     let mut deletion = None;
     if is_ours && has_passed {
@@ -155,7 +157,8 @@ pub async fn produce<P: Platform>(
     }
     let is_gone = is_ours && has_passed && deletion.is_none();
     let topic_left = (!is_gone).then_some(topic);
-    Ok(Outcome { result: ran?, topic_left, deletion })
+    let (result, failure) = ran?;
+    Ok(Outcome { result, failure, topic_left, deletion })
 }
 
 async fn delete<P: Platform>(admin: &mut Admin<P>, topic: &str) -> Result<(), LoadError> {
@@ -222,7 +225,7 @@ async fn on_topic<P: Platform>(
     origin: TopicOrigin,
     (admin, observer): (&mut Admin<P>, &mut dyn Observer),
     stop: impl Future<Output = ()>,
-) -> Result<RunResult, LoadError> {
+) -> Result<(RunResult, Option<LoadError>), LoadError> {
     let workload = &options.workload;
     let leaders = admin.leaders(topic, origin).await?;
     let starts = admin.ends(topic, &leaders).await?;
@@ -258,7 +261,13 @@ async fn on_topic<P: Platform>(
     let spans = measure(&shared, options, observer, stop).await;
     drain(&shared, tasks).await;
     let audit = read_back::audit(&shared, workload, &leaders, (&starts, admin), observer).await;
-    Ok(conclude(&shared, workload, &target, &spans, audit))
+    let failure = shared.failure.take();
+    let end = match &failure {
+        Some(failure) => RunEnd::Failed { reason: failure.to_string() },
+        None if spans.is_interrupted => RunEnd::Interrupted,
+        None => RunEnd::Complete,
+    };
+    Ok((conclude(&shared, workload, &target, (&spans, end), audit), failure))
 }
 
 fn addresses(leaders: &[PartitionLeader]) -> Vec<Address> {
@@ -275,6 +284,11 @@ async fn open_lanes<P: Platform>(
     leaders: &[PartitionLeader],
 ) -> Result<Vec<lane::Plan<P>>, LoadError> {
     let addresses = addresses(leaders);
+    if addresses.len() > CONNECTIONS_MAX as usize {
+        let (topic, count) = (shared.topic.clone(), addresses.len());
+        let count_max = CONNECTIONS_MAX as usize;
+        return Err(LoadError::TooMany { topic, what: "leaders", count, count_max });
+    }
     let count = (options.workload.connections as usize).max(addresses.len());
     let mut frames: BTreeMap<Address, Rc<lane::Route>> = BTreeMap::new();
     let mut lanes = Vec::with_capacity(count);
@@ -316,7 +330,7 @@ fn route<P: Platform>(
     let group_size = workload.partitions_per_request as usize;
     let frames = FrameSet::encode(frame_options, &partitions, group_size, &shared.templates)
         .map_err(|source| LoadError::Unsendable { api: ApiKey::Produce, source })?;
-    Ok(lane::Route { frames, version, places: partitions.into_iter().zip(places).collect() })
+    Ok(lane::Route { frames, version, places })
 }
 
 /// The rate of all connections together; `None` in a closed loop.
@@ -437,7 +451,7 @@ fn conclude<P: Platform>(
     shared: &Shared<P>,
     workload: &Workload,
     target: &Target,
-    spans: &Spans,
+    (spans, end): (&Spans, RunEnd),
     audit: AuditReport,
 ) -> RunResult {
     let mut recorder = shared.recorder.borrow_mut();
@@ -445,12 +459,6 @@ fn conclude<P: Platform>(
     let used = |span: Option<(Sample, Option<Sample>)>| -> Option<ProcessUse> {
         let (before, after) = span?;
         Some(after?.since(&before, measured.bytes, measured.requests))
-    };
-    let failure = shared.failure.borrow_mut().take();
-    let end = match failure {
-        Some(failure) => RunEnd::Failed { reason: failure.to_string() },
-        None if spans.is_interrupted => RunEnd::Interrupted,
-        None => RunEnd::Complete,
     };
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     RunResult {

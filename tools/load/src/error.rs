@@ -5,6 +5,7 @@
 use std::io;
 use std::time::Duration;
 
+use record::Offset;
 use wire::{ApiKey, BodyError, EncodeError, ErrorCode, FrameError, Retry};
 
 use crate::address::Address;
@@ -113,6 +114,40 @@ pub enum LoadError {
         /// Where it should stand.
         api: ApiKey,
     },
+    /// An answer is about something else, or about one thing twice.
+    #[error("{place}: the answer to {api} mentions it, which was not asked, or mentions it twice")]
+    Unasked {
+        /// What.
+        place: String,
+        /// Where it stands.
+        api: ApiKey,
+    },
+    /// A batch was acknowledged without a place: no audit could look for it.
+    #[error("{place}: a batch was acknowledged at offset {}, where none can be", offset.0)]
+    Unplaced {
+        /// The partition.
+        place: String,
+        /// What the broker said.
+        offset: Offset,
+    },
+    /// A partition that no topic has, or one twice.
+    #[error("{place}: the metadata names it twice, or a number below zero")]
+    Layout {
+        /// Which.
+        place: String,
+    },
+    /// More than a run can hold.
+    #[error("{topic}: {count} {what}: at most {count_max}")]
+    TooMany {
+        /// Of which topic.
+        topic: String,
+        /// What there are too many of.
+        what: &'static str,
+        /// How many.
+        count: usize,
+        /// How many there may be.
+        count_max: usize,
+    },
     /// No request could be made.
     #[error("{api}: {source}")]
     Unsendable {
@@ -131,7 +166,7 @@ pub enum LoadError {
     },
     /// A partition is led by another broker now.
     #[error(
-        "{place}: {} ({}): its leader has moved or the topic is gone; run it again when the cluster is at rest",
+        "{place}: {} ({}): its leader has moved or the topic is gone",
         code.text(),
         code.name()
     )]
@@ -142,7 +177,7 @@ pub enum LoadError {
         code: ErrorCode,
     },
     /// A task of the client ended in a panic.
-    #[error("a connection's task panicked")]
+    #[error("a connection's task ended in a panic")]
     Panicked,
 }
 

@@ -84,9 +84,15 @@ impl FrameSet {
         self.groups.len()
     }
 
-    /// The partitions of a group, in the order in which its requests carry them.
+    /// The partitions of a group, in the order in which its requests carry them: that of `encode`'s argument.
     pub(crate) fn partitions(&self, group: usize) -> &[PartitionIndex] {
         self.groups.get(group).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where the first partition of a group stood in `encode`'s argument.
+    pub(crate) fn first_of(&self, group: usize) -> usize {
+        // Every group but the last is as large as the first.
+        group * self.partitions(0).len()
     }
 
     /// The `number`-th request of a connection that begins with group `first`: groups take turns, and with each turn

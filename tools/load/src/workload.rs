@@ -12,6 +12,8 @@ use crate::size::{RecordSize, SizeError};
 
 /// Batches of one request together: below what any broker takes for a frame.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 100 << 20;
+/// Connections together: each has a file, and buffers.
+pub(crate) const CONNECTIONS_MAX: u32 = 20_000;
 /// Distinct batches: what the ledger can tell apart.
 pub(crate) const TEMPLATES_MAX: u32 = 1 << 16;
 /// Memory for the distinct batches together.
@@ -205,7 +207,7 @@ impl Workload {
         in_bounds("batch-records", self.batch_records_max.into(), 1, (u32::MAX >> 1).into())?;
         in_bounds("templates", templates, 1, TEMPLATES_MAX.into())?;
         in_bounds("partitions-per-request", self.partitions_per_request.into(), 1, 10_000)?;
-        in_bounds("connections", self.connections.into(), 1, 20_000)?;
+        in_bounds("connections", self.connections.into(), 1, CONNECTIONS_MAX.into())?;
         in_bounds("in-flight", self.in_flight.into(), 1, 10_000)?;
         in_bounds("rate", rate, 1, rate_max)?;
         in_bounds("warm-up (ms)", ms(self.warm_up), 0, 3_600_000)?;

@@ -280,18 +280,11 @@ impl ClientError {
                 }
             },
             Self::Broken { .. } if self.is_hang_up() => HANG_UP_ADVICE,
-            Self::Broken { .. } => {
-                "see the node's log: it names the connection and why it was closed; if it does not, this is not \
-                 its Kafka port, or the node is stopping"
-            }
-            Self::TimedOut { .. } => {
-                "see whether the node is busy or stopped, or allow more time with --timeout-ms"
-            }
+            Self::Broken { .. } => BROKEN_ADVICE,
+            Self::TimedOut { .. } => LATE_ADVICE,
             Self::NoCommonVersion { .. } => "use a corelog of about the node's age",
             Self::Refused { code, .. } => return advice_for(*code).map(str::to_owned),
-            Self::Malformed { .. } => {
-                "a bug of the client or the broker: report it with the output of corelog version and corelog apis"
-            }
+            Self::Malformed { .. } => BUG_ADVICE,
             Self::Offline { code: ErrorCode::LeaderNotAvailable, .. } => {
                 "bring back a node that holds it: corelog topic describe shows its replicas, corelog cluster describe \
                  the nodes that run"
@@ -319,7 +312,19 @@ pub(crate) const OFFLINE_ADVICE: &str = "the node's log says why (offline: ...):
     or damaged (corelog log verify DIR names it) and start it again, or delete the topic where there is no copy; only a full \
     disk passes by itself, with space (docs/operations.md, \"A partition is offline\")";
 
-fn advice_for_address(kind: io::ErrorKind) -> &'static str {
+/// What to do where a connection ended in the middle.
+pub(crate) const BROKEN_ADVICE: &str = "see the node's log: it names the connection and why it was closed; if it does not, this is not \
+     its Kafka port, or the node is stopping";
+
+/// What to do where nothing was answered in time.
+pub(crate) const LATE_ADVICE: &str =
+    "see whether the node is busy or stopped, or allow more time with --timeout-ms";
+
+/// What to do with an answer that cannot be.
+pub(crate) const BUG_ADVICE: &str = "a bug of the client or the broker: report it with the output of corelog version and corelog apis";
+
+/// What to do where nobody answers at an address.
+pub(crate) fn advice_for_address(kind: io::ErrorKind) -> &'static str {
     match kind {
         io::ErrorKind::ConnectionRefused => {
             "nothing listens there: start a node (corelog serve), or name the right port with -b HOST:PORT"
@@ -338,7 +343,8 @@ fn advice_for_address(kind: io::ErrorKind) -> &'static str {
     }
 }
 
-fn advice_for(code: ErrorCode) -> Option<&'static str> {
+/// What to do about a broker's refusal.
+pub(crate) fn advice_for(code: ErrorCode) -> Option<&'static str> {
     Some(match code {
         ErrorCode::UnknownTopicOrPartition => {
             "corelog topic list shows what is there, corelog topic create makes one"

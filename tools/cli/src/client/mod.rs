@@ -38,7 +38,10 @@ pub(crate) use cluster::{Broker, Cluster};
 pub(crate) use configs::{Commit, ConfigChange, ConfigOwner, ConfigSource, ConfigState};
 pub(crate) use connection::{Answer, CallOptions, Connection};
 pub(crate) use consumer::{Consumer, Fetched};
-pub(crate) use error::{ClientError, HANG_UP_ADVICE, OFFLINE_ADVICE, listed};
+pub(crate) use error::{
+    BROKEN_ADVICE, BUG_ADVICE, ClientError, HANG_UP_ADVICE, LATE_ADVICE, OFFLINE_ADVICE,
+    advice_for, advice_for_address, listed,
+};
 #[cfg(test)]
 pub(crate) use error::{Delivery, Speaks};
 pub(crate) use metadata::{AutoCreate, Topic};

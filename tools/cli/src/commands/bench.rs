@@ -6,10 +6,12 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod failure;
 mod interrupt;
 mod options;
 mod produce;
 mod report;
+mod session;
 mod units;
 
 /// The verbs.

@@ -26,6 +26,8 @@ use crate::error::LoadError;
 const PAUSE: Duration = Duration::from_millis(50);
 /// ListOffsets: one past the last record that is replicated.
 const LOG_END: i64 = -1;
+/// Partitions of a topic that a run can hold: what a whole cluster of Kafka's has.
+const PARTITIONS_MAX: usize = 200_000;
 /// Versions up to 5 of DeleteTopics carry names alone.
 const DELETE_TOPICS_MAX: i16 = 6;
 
@@ -172,7 +174,12 @@ impl<P: Platform> Admin<P> {
             let port = u16::try_from(broker.port).ok()?;
             Some(Address { host: broker.host.to_string(), port })
         };
-        let mut leaders = Vec::with_capacity(found.partitions.len());
+        let count = found.partitions.len();
+        if count > PARTITIONS_MAX {
+            let (topic, count_max) = (topic.to_owned(), PARTITIONS_MAX);
+            return Err(LoadError::TooMany { topic, what: "partitions", count, count_max });
+        }
+        let mut leaders = Vec::with_capacity(count);
         for partition in &found.partitions {
             let leader = address_of(partition.leader_id);
             let leader = leader.ok_or_else(|| LoadError::Refused {
@@ -183,6 +190,12 @@ impl<P: Platform> Admin<P> {
             leaders.push(PartitionLeader { partition: partition.partition_index, leader });
         }
         leaders.sort_by_key(|leader| leader.partition);
+        let is_wrong = |pair: &&[PartitionLeader]| matches!(pair, [one, next] if one.partition == next.partition);
+        let below_zero = leaders.first().filter(|leader| leader.partition.0 < 0);
+        let wrong = below_zero.or_else(|| leaders.windows(2).find(is_wrong)?.first());
+        if let Some(leader) = wrong {
+            return Err(LoadError::Layout { place: place(topic, leader.partition) });
+        }
         if leaders.is_empty() {
             return Err(not_mentioned(topic, ApiKey::Metadata));
         }

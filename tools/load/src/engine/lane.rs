@@ -19,7 +19,6 @@ use broker::platform::ConnectionWriter;
 use broker::sync::{Event, OnceReceiver, once};
 use commitlog::TaskClass;
 use futures_lite::future::or;
-use record::PartitionIndex;
 use wire::produce::{PartitionProduceResponse, ProduceResponse};
 use wire::{ApiKey, ErrorCode, Message, ResponseHeader};
 
@@ -37,8 +36,8 @@ const REFUSED_IN_A_ROW_MAX: u64 = 1_000;
 pub(super) struct Route {
     pub(super) frames: FrameSet,
     pub(super) version: i16,
-    /// Where a partition stands in the run.
-    pub(super) places: BTreeMap<PartitionIndex, usize>,
+    /// Where the partitions of `frames` stand in the run, in their order.
+    pub(super) places: Vec<usize>,
 }
 
 impl Route {
@@ -79,6 +78,8 @@ struct Lane<P: Platform> {
     room_since: Cell<Duration>,
     /// The base offset last acknowledged, by the partition's place in the run.
     last_offsets: RefCell<BTreeMap<usize, i64>>,
+    /// Which partitions of a request its answer has named so far; kept for the next answer.
+    is_named: RefCell<Vec<bool>>,
 }
 
 /// Starts both tasks of each connection; each receiver is told when its task has ended.
@@ -102,6 +103,7 @@ pub(super) fn spawn<P: Platform>(
             has_ended: Cell::new(false),
             room_since: Cell::default(),
             last_offsets: RefCell::default(),
+            is_named: RefCell::default(),
         });
         let (frames, writer, correlation_id) = plan.connection.into_halves();
         let (sent, sender) = once();
@@ -284,35 +286,42 @@ impl<P: Platform> Lane<P> {
         Ok(())
     }
 
-    /// What the answer acknowledges: every partition of the request must be answered, and no other.
+    /// What the answer acknowledges: every partition of the request must be answered once, and no other.
     fn sum_up(&self, sent: UnderWay, response: &ProduceResponse<'_>) -> Result<Sums, LoadError> {
-        let expected = self.route.frames.partitions(sent.frame.group);
-        let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
+        let group = sent.frame.group;
+        let expected = self.route.frames.partitions(group);
+        let mut is_named = self.is_named.borrow_mut();
+        is_named.clear();
+        is_named.resize(expected.len(), false);
         let mut sums = Sums::default();
-        let mut count = 0;
+        let answers = response.responses.iter().flat_map(|topic| &topic.partition_responses);
         for answer in answers {
-            let place = self.route.places.get(&answer.index).copied();
-            let place = place.filter(|_| expected.contains(&answer.index));
-            let place = place.ok_or_else(|| self.not_asked(answer.index))?;
-            count += 1;
-            if answer.error_code.is_none() {
-                self.acknowledged(place, sent, answer, &mut sums);
-            } else {
+            let place = || place(&self.run.topic, answer.index);
+            let within = expected.binary_search(&answer.index).ok();
+            let named = within.and_then(|within| Some((within, is_named.get_mut(within)?)));
+            let Some((within, is_named @ false)) = named else {
+                return Err(LoadError::Unasked { place: place(), api: ApiKey::Produce });
+            };
+            *is_named = true;
+            if !answer.error_code.is_none() {
                 self.refused(answer);
                 sums.errors += 1;
+                continue;
             }
+            if answer.base_offset.0 < 0 {
+                return Err(LoadError::Unplaced { place: place(), offset: answer.base_offset });
+            }
+            let position = self.route.frames.first_of(group) + within;
+            let Some(place) = self.route.places.get(position).copied() else { continue };
+            self.acknowledged(place, sent, answer, &mut sums);
         }
-        if count != expected.len() {
-            let missing = expected.first().copied().unwrap_or_default();
-            return Err(self.not_asked(missing));
+        let missing = expected.iter().zip(is_named.iter()).find(|(_, is_named)| !**is_named);
+        if let Some((partition, _)) = missing {
+            let place = place(&self.run.topic, *partition);
+            return Err(LoadError::NotMentioned { place, api: ApiKey::Produce });
         }
         sums.requests = u64::from(sums.errors == 0);
         Ok(sums)
-    }
-
-    fn not_asked(&self, partition: PartitionIndex) -> LoadError {
-        let place = place(&self.run.topic, partition);
-        LoadError::NotMentioned { place, api: ApiKey::Produce }
     }
 
     fn acknowledged(

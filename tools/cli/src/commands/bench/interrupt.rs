@@ -23,7 +23,9 @@ pub(super) fn watch() -> Outcome<StopSignal> {
     let asked = stop.clone();
     let wait = move || {
         if caught.wait().is_ok() {
-            eprintln!("corelog: stopping; what was sent is read back. Once more ends at once");
+            eprintln!(
+                "corelog: stopping; what was sent is read back. Once more ends at once, and leaves the topic"
+            );
             asked.request();
         }
         if caught.wait().is_ok() {

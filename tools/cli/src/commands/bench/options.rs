@@ -43,6 +43,9 @@ pub(crate) struct ProduceArgs {
     pace: PaceArgs,
     #[command(flatten)]
     topic: TopicArgs,
+    /// Read back so many bytes at most; everything where it is not said
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    audit_bytes: Option<u64>,
     #[command(flatten)]
     told: ToldArgs,
     /// Keep this client to these CPUs, as 1 or 2-3 or 1,3
@@ -148,9 +151,6 @@ pub(super) struct ToldArgs {
     /// The broker's process on this machine: its CPU time, memory, switches and disk bytes are told
     #[arg(long, value_name = "PID")]
     broker_pid: Option<u32>,
-    /// Read back so many bytes at most; everything where it is not said
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    audit_bytes: Option<u64>,
     /// Write the latencies of every second in hdrhistogram's log format
     #[arg(long, value_name = "FILE")]
     pub(super) hdr_log: Option<PathBuf>,
@@ -184,7 +184,7 @@ fn codec_parser() -> impl clap::builder::TypedValueParser<Value = Codec> {
         .map(|name| Codec::by_name(&name).unwrap_or_default())
 }
 
-fn parse_cpus(text: &str) -> Result<Cpus, String> {
+pub(super) fn parse_cpus(text: &str) -> Result<Cpus, String> {
     const CPU_MAX: usize = 1_023;
     let number = |text: &str| text.parse::<usize>().ok().filter(|cpu| *cpu <= CPU_MAX);
     let mut cpus = Vec::new();
@@ -196,6 +196,12 @@ fn parse_cpus(text: &str) -> Result<Cpus, String> {
         }
     }
     Ok(Cpus(cpus))
+}
+
+/// Addresses as `load` has them.
+pub(super) fn addresses(found: Vec<Address>) -> Vec<load::Address> {
+    let address = |address: Address| load::Address { host: address.host, port: address.port };
+    found.into_iter().map(address).collect()
 }
 
 impl ProduceArgs {
@@ -214,10 +220,9 @@ impl ProduceArgs {
         let client = self.cluster.options()?;
         let workload = self.workload();
         workload.check().map_err(|error| Failure::new(Exit::Usage, error.to_string()))?;
-        let address = |address: Address| load::Address { host: address.host, port: address.port };
         Ok(ProduceOptions {
             workload,
-            bootstrap: client.bootstrap.into_iter().map(address).collect(),
+            bootstrap: addresses(client.bootstrap),
             topic: self.topic.choice(),
             timeout: client.timeout,
             broker_pid: self.told.broker_pid,
@@ -252,7 +257,7 @@ impl ProduceArgs {
             warm_up: self.pace.warm_up,
             until: self.pace.until(),
             seed: self.batches.seed,
-            audit_bytes_max: self.told.audit_bytes,
+            audit_bytes_max: self.audit_bytes,
         }
     }
 }

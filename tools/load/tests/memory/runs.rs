@@ -1,129 +1,17 @@
-//! The load generator against a broker in memory, in virtual time: the same engine as on sockets, on the simulator's platform.
-//!
-//! Owns what no real node shows at will: a core that stands still for exactly a second, a node that stops in the middle.
-#![expect(clippy::unwrap_used, reason = "a test that meets the unexpected should fail there")]
+//! Whole runs: what they measure, what they leave, and what ends them.
 
 use std::cell::{Cell, RefCell};
-use std::future::Future;
-use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Duration;
 
 use broker::Platform;
-use broker::config::{Config, Sources};
-use broker::mutant::Mutant;
 use load::{
-    Address, FindingKind, LoadError, Outcome, Pace, Payload, ProduceOptions, RecordSize, RunEnd,
-    RunResult, Silent, TopicChoice, Until, Workload, produce,
+    FindingKind, Pace, Payload, ProduceOptions, RecordSize, RunEnd, Silent, TopicChoice, Until,
+    Workload, produce,
 };
 use record::Codec;
-use sim::disk::SimDisk;
-use sim::executor::{CoreIndex, Panics, RunEnd as SimEnd, RunLimits, SimExecutor};
-use sim::platform::{NetworkPace, NodePlan, SimMachine, SimNode, SimPlatform};
-use sim::prng::Prng;
-use sim::trace::{Keep, Trace};
+use sim::executor::CoreIndex;
 
-/// A test that takes more steps waits for something that never comes.
-const LIMITS: RunLimits = RunLimits { steps_max: 20_000_000, crash_at: None };
-const CORES: u16 = 2;
-const PORT: u16 = 9092;
-
-/// A machine with a node on it, and a client beside it.
-#[derive(Clone)]
-struct World {
-    machine: SimMachine,
-    node: SimNode,
-}
-
-impl World {
-    /// Runs `body` against a node that is ready.
-    fn run<F: Future<Output = ()> + 'static>(body: impl FnOnce(Self) -> F + 'static) {
-        Self::run_with(&[], body);
-    }
-
-    /// The same, on a node with these options.
-    fn run_with<F: Future<Output = ()> + 'static>(
-        settings: &'static [&'static str],
-        body: impl FnOnce(Self) -> F + 'static,
-    ) {
-        let trace = Rc::new(Trace::new(Keep::Hash));
-        let mut prng = Prng::new(1);
-        let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
-        let executor = executor.on_core(CoreIndex::OUTSIDE);
-        executor.set_panics(Panics::Contained);
-        let disk = SimDisk::new(&executor, prng.fork(), trace);
-        let machine = SimMachine::new(&executor, disk, prng, NetworkPace::Even);
-        let main = async move {
-            let own = [
-                "listeners=127.0.0.1:9092",
-                "advertise=core",
-                "admin.listen=none",
-                "tail.cache.bytes=8388608",
-            ];
-            let sets = own.iter().chain(settings).map(|setting| (*setting).to_owned()).collect();
-            let config = Config::load(&Sources { sets, ..Sources::default() }).unwrap();
-            let plan = NodePlan {
-                config: Arc::new(config),
-                cores: CORES,
-                mesh_messages_max: 64,
-                mutant: Mutant::default(),
-            };
-            let (node, ready) = SimNode::start(&machine, plan);
-            assert!(ready.await.is_some(), "{:?}", node.outcome().await);
-            body(Self { machine, node }).await;
-        };
-        let end = executor.run(main, LIMITS);
-        assert_eq!(end, SimEnd::Done(()), "the test waits for something that does not come");
-        executor.drop_tasks();
-    }
-
-    fn client(&self) -> SimPlatform {
-        self.machine.platform(CoreIndex::OUTSIDE)
-    }
-
-    async fn sleep(&self, duration: Duration) {
-        self.machine.executor().sleep(duration).await;
-    }
-
-    /// A run that nobody stops.
-    async fn produce(&self, options: &ProduceOptions) -> Result<Outcome, LoadError> {
-        produce(&self.client(), options, &mut Silent, std::future::pending()).await
-    }
-}
-
-fn options(workload: Workload, partitions: i32) -> ProduceOptions {
-    let host = "127.0.0.1".to_owned();
-    ProduceOptions {
-        workload,
-        bootstrap: vec![Address { host, port: PORT }],
-        topic: TopicChoice::Made {
-            partitions,
-            replication_factor: 1,
-            configs: Vec::new(),
-            is_kept: false,
-        },
-        timeout: Duration::from_secs(10),
-        broker_pid: None,
-    }
-}
-
-/// Small batches at a fixed rate for two seconds, half a second of warm-up.
-fn steady(requests_per_second: u64) -> Workload {
-    Workload {
-        record_size: RecordSize::Fixed { bytes: 100 },
-        batch_bytes: 1_000,
-        warm_up: Duration::from_millis(500),
-        pace: Pace::Requests { per_second: requests_per_second },
-        until: Until { duration: Some(Duration::from_secs(2)), ..Until::default() },
-        ..Workload::default()
-    }
-}
-
-fn sound(outcome: Outcome) -> RunResult {
-    let result = outcome.result;
-    assert!(result.is_sound(), "{result:#?}");
-    result
-}
+use crate::world::{CORES, World, options, sound, steady};
 
 #[test]
 fn a_run_at_a_fixed_rate_is_measured_audited_and_leaves_nothing_behind() {
@@ -275,6 +163,7 @@ fn a_run_whose_node_goes_away_says_so_and_is_not_sound() {
         let result = outcome.result;
         let RunEnd::Failed { reason } = &result.end else { panic!("{:?}", result.end) };
         assert!(reason.contains("connection ended"), "{reason}");
+        assert_eq!(outcome.failure.map(|failure| failure.to_string()).as_ref(), Some(reason));
         assert!(!result.is_sound() && !result.audit.has_passed);
         assert_eq!(result.audit.findings[0].kind, FindingKind::Unreadable);
         // What was measured until then is told.
@@ -285,7 +174,7 @@ fn a_run_whose_node_goes_away_says_so_and_is_not_sound() {
 
 #[test]
 fn a_run_longer_than_a_broker_keeps_silent_connections_is_audited_and_cleaned_up() {
-    World::run_with(&["connections.max.idle.ms=10000"], |world| async move {
+    World::run_with(&["connections.max.idle.ms=10000", "advertise=core"], |world| async move {
         let workload = Workload {
             until: Until { duration: Some(Duration::from_secs(40)), ..Until::default() },
             ..steady(10)

@@ -1,0 +1,196 @@
+//! Answers that are not true: each is told, and none is believed.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+
+use load::{FindingKind, RunEnd, RunResult};
+use record::{Batches, Found, Offset, PartitionIndex};
+use wire::ErrorCode;
+
+use crate::middleman::{LIAR_PORT, Lie};
+use crate::world::{World, options, steady};
+
+/// Runs behind the liar; gives what came of it to `check`.
+fn run_behind(lie: Lie, partitions: i32, check: impl FnOnce(Result<RunResult, String>) + 'static) {
+    World::run_behind(lie, move |world| async move {
+        let mut options = options(steady(50), partitions);
+        options.workload.partitions_per_request = 2;
+        options.bootstrap[0].port = LIAR_PORT;
+        let ran = world.produce(&options).await;
+        check(ran.map(|outcome| outcome.result).map_err(|error| error.to_string()));
+    });
+}
+
+/// Runs behind a broker that gives back other records than it holds; gives the kinds of the findings.
+fn read_back(change: impl Fn(&[u8]) -> Vec<u8> + 'static, expected: &'static [FindingKind]) {
+    run_behind(Lie::Fetch(Rc::new(change)), 1, move |ran| {
+        let result = ran.unwrap();
+        assert!(!result.audit.has_passed && !result.is_sound(), "{:?}", result.audit);
+        assert_eq!(result.end, RunEnd::Complete);
+        let mut kinds: Vec<FindingKind> = Vec::new();
+        for finding in &result.audit.findings {
+            if !kinds.contains(&finding.kind) {
+                kinds.push(finding.kind);
+            }
+        }
+        assert_eq!(kinds, expected, "{:?}", result.audit);
+    });
+}
+
+/// The batches of an answer.
+fn batches(records: &[u8]) -> Vec<Vec<u8>> {
+    let batches = Batches::new(records).filter_map(|(_, found)| match found {
+        Found::Whole(view) => Some(view.bytes().to_vec()),
+        _ => None,
+    });
+    batches.collect()
+}
+
+#[test]
+fn a_middleman_who_does_not_lie_changes_nothing() {
+    run_behind(Lie::Fetch(Rc::new(<[u8]>::to_vec)), 2, |ran| {
+        let result = ran.unwrap();
+        assert!(result.is_sound() && result.audit.matched_batches > 100, "{result:#?}");
+    });
+}
+
+#[test]
+fn records_that_come_back_changed_are_found() {
+    let flip = |records: &[u8]| {
+        let mut records = records.to_vec();
+        records.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
+        records
+    };
+    read_back(flip, &[FindingKind::Corrupt]);
+}
+
+#[test]
+fn a_batch_that_does_not_come_back_is_found() {
+    let without_first = |records: &[u8]| {
+        let mut batches = batches(records);
+        if batches.len() > 1 {
+            batches.remove(0);
+        }
+        batches.concat()
+    };
+    read_back(without_first, &[FindingKind::Gap, FindingKind::Missing]);
+}
+
+#[test]
+fn a_batch_that_comes_back_twice_is_found() {
+    let first_twice = |records: &[u8]| {
+        let mut batches = batches(records);
+        batches.extend(batches.first().cloned());
+        batches.concat()
+    };
+    read_back(first_twice, &[FindingKind::Overlap, FindingKind::Unacked]);
+}
+
+#[test]
+fn a_broker_that_gives_the_same_for_ever_does_not_keep_the_audit_for_ever() {
+    let first = OnceCell::new();
+    let the_same = move |records: &[u8]| {
+        let batch = batches(records).into_iter().next().unwrap_or_default();
+        first.get_or_init(|| batch).clone()
+    };
+    // That it could not be read any further comes behind the findings that are told.
+    read_back(the_same, &[FindingKind::Overlap]);
+}
+
+#[test]
+fn an_answer_that_names_a_partition_twice_or_another_one_ends_the_run() {
+    for (lie, fact) in [
+        (
+            Lie::Produce(|response| {
+                for partition in &mut response.responses[0].partition_responses {
+                    partition.index = PartitionIndex(1);
+                }
+            }),
+            "-1: the answer to Produce mentions it, which was not asked, or mentions it twice",
+        ),
+        (
+            Lie::Produce(|response| {
+                response.responses[0].partition_responses[0].index = PartitionIndex(7);
+            }),
+            "-7: the answer to Produce mentions it",
+        ),
+        (
+            Lie::Produce(|response| {
+                response.responses[0].partition_responses.pop();
+            }),
+            "-1: the answer to Produce does not mention it",
+        ),
+        (
+            Lie::Produce(|response| {
+                response.responses[0].partition_responses[0].base_offset = Offset(-1);
+            }),
+            "-0: a batch was acknowledged at offset -1",
+        ),
+    ] {
+        run_behind(lie, 2, move |ran| {
+            let result = ran.unwrap();
+            let RunEnd::Failed { reason } = &result.end else { panic!("{:?}", result.end) };
+            assert!(reason.contains(fact), "{reason}: {fact}");
+            // What the node holds although nobody knows for sure is allowed for.
+            assert!(result.audit.has_passed && result.audit.unacked_batches > 0, "{result:#?}");
+        });
+    }
+}
+
+#[test]
+fn acknowledgements_at_other_places_than_the_batches_fail_the_audit() {
+    let lie = Lie::Produce(|response| {
+        for partition in &mut response.responses[0].partition_responses {
+            partition.base_offset.0 += 1;
+        }
+    });
+    run_behind(lie, 1, |ran| {
+        let audit = ran.unwrap().audit;
+        assert!(!audit.has_passed && audit.has_contradicted(), "{audit:?}");
+        assert_eq!(audit.matched_batches, 0);
+        assert_eq!(audit.findings[0].kind, FindingKind::Missing);
+    });
+}
+
+#[test]
+fn a_batch_that_was_refused_and_is_there_all_the_same_is_allowed_for() {
+    let lie = Lie::Produce(|response| {
+        response.responses[0].partition_responses[0].error_code = ErrorCode::RequestTimedOut;
+    });
+    run_behind(lie, 2, |ran| {
+        let result = ran.unwrap();
+        assert!(result.audit.has_passed && !result.is_sound(), "{result:#?}");
+        assert_eq!(result.errors[0].name, "REQUEST_TIMED_OUT");
+        assert_eq!(result.audit.unacked_batches, result.errors[0].count);
+    });
+}
+
+#[test]
+fn metadata_that_cannot_be_true_is_refused_before_anything_is_sent() {
+    for (lie, fact) in [
+        (
+            Lie::Metadata(|response| {
+                response.topics[0].partitions[0].partition_index = PartitionIndex(1);
+            }),
+            "-1: the metadata names it twice, or a number below zero",
+        ),
+        (
+            Lie::Metadata(|response| {
+                response.topics[0].partitions[0].partition_index = PartitionIndex(i32::MIN);
+            }),
+            "-2147483648: the metadata names it twice",
+        ),
+        (
+            Lie::Metadata(|response| {
+                let partition = response.topics[0].partitions[0].clone();
+                response.topics[0].partitions = vec![partition; 200_001];
+            }),
+            "200001 partitions: at most 200000",
+        ),
+    ] {
+        run_behind(lie, 2, move |ran| {
+            let error = ran.unwrap_err();
+            assert!(error.contains(fact), "{error}: {fact}");
+        });
+    }
+}
