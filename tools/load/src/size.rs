@@ -47,7 +47,7 @@ pub enum SizeError {
     #[error("must be BYTES, uniform:MIN-MAX or lognormal:MEDIAN:SIGMA")]
     Form,
     /// A size that no record may have here.
-    #[error("record of {bytes} bytes: must be 1..={RECORD_BYTES_MAX}")]
+    #[error("record of {bytes} bytes: must be 1 to {RECORD_BYTES_MAX}")]
     Bytes {
         /// What was asked.
         bytes: u64,
@@ -61,7 +61,7 @@ pub enum SizeError {
         max: u32,
     },
     /// No width.
-    #[error("sigma {sigma}: must be 0..={SIGMA_MAX}")]
+    #[error("sigma {sigma}: must be 0 to {SIGMA_MAX}")]
     Sigma {
         /// What was asked.
         sigma: f64,

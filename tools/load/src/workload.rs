@@ -147,7 +147,7 @@ impl Default for Workload {
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 pub enum WorkloadError {
     /// A number outside its bounds.
-    #[error("{option} = {value}: must be {min}..={max}")]
+    #[error("{option} = {value}: must be {min} to {max}")]
     OutOfBounds {
         /// Which, as the command line calls it.
         option: &'static str,
@@ -350,14 +350,14 @@ mod tests {
     fn every_number_is_held_to_its_bounds() {
         type Change = fn(&mut Workload);
         let cases: [(Change, &str); 13] = [
-            (|w| w.record_size = RecordSize::Fixed { bytes: 0 }, "record of 0 bytes: must be 1.."),
-            (|w| w.keys = 1_000_001, "keys = 1000001: must be 0..=1000000"),
-            (|w| w.batch_bytes = 0, "batch-bytes = 0: must be 1..=67108864"),
+            (|w| w.record_size = RecordSize::Fixed { bytes: 0 }, "record of 0 bytes: must be 1 to"),
+            (|w| w.keys = 1_000_001, "keys = 1000001: must be 0 to 1000000"),
+            (|w| w.batch_bytes = 0, "batch-bytes = 0: must be 1 to 67108864"),
             (|w| w.batch_records_max = 0, "batch-records = 0"),
             (|w| w.templates = Some(65_537), "templates = 65537"),
             (|w| w.partitions_per_request = 0, "partitions-per-request = 0"),
             (|w| w.connections = 20_001, "connections = 20001"),
-            (|w| w.in_flight = 0, "in-flight = 0: must be 1..=10000"),
+            (|w| w.in_flight = 0, "in-flight = 0: must be 1 to 10000"),
             (|w| w.pace = Pace::Requests { per_second: 0 }, "rate = 0"),
             (|w| w.warm_up = Duration::from_secs(3_601), "warm-up (ms) = 3601000"),
             (|w| w.until.duration = Some(Duration::ZERO), "duration (ms) = 0"),

@@ -203,8 +203,10 @@ async fn fetch<P: Platform>(
         if data.error_code.is_none() {
             count += partition.take(data.records.inline(), &run.templates, report);
         } else {
-            let fact = format!("{}: the log begins at {}", data.error_code, data.log_start_offset);
-            partition.unreadable(report, fact);
+            let start = data.log_start_offset.0;
+            let begins =
+                if start < 0 { String::new() } else { format!("; the log begins at {start}") };
+            partition.unreadable(report, format!("{}{begins}", data.error_code));
             count += 1;
         }
     }

@@ -4,6 +4,7 @@
 //! executor's loop.
 
 use std::thread;
+use std::time::{Duration, Instant};
 
 use nix::sys::signal::{SigSet, Signal};
 use node::StopSignal;
@@ -12,6 +13,8 @@ use crate::exit::{Failure, Outcome};
 
 /// What shells make of a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
+/// What comes sooner after the first is the same wish: `timeout` signals the process, and then its group. As `serve` has it.
+const SECOND_SIGNAL_AFTER: Duration = Duration::from_millis(500);
 
 /// From here on SIGINT and SIGTERM ask to stop. Call it before any thread is started: threads inherit what is blocked.
 pub(super) fn watch() -> Outcome<StopSignal> {
@@ -22,14 +25,19 @@ pub(super) fn watch() -> Outcome<StopSignal> {
     let stop = StopSignal::default();
     let asked = stop.clone();
     let wait = move || {
-        if caught.wait().is_ok() {
-            eprintln!(
-                "corelog: stopping; what was sent is read back. Once more ends at once, and leaves the topic"
-            );
-            asked.request();
+        if caught.wait().is_err() {
+            return;
         }
-        if caught.wait().is_ok() {
-            std::process::exit(INTERRUPTED);
+        eprintln!(
+            "corelog: stopping; what was sent is read back. Another signal, half a second later or more, ends at once"
+        );
+        asked.request();
+        let first = Instant::now();
+        while caught.wait().is_ok() {
+            if first.elapsed() >= SECOND_SIGNAL_AFTER {
+                eprintln!("corelog: ended; a topic that was made for the run is still there");
+                std::process::exit(INTERRUPTED);
+            }
         }
     };
     let thread = thread::Builder::new().name("signals".to_owned()).spawn(wait);

@@ -373,7 +373,7 @@ mod tests {
         }
         let failure = parsed("--in-flight 0").options().unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
-        assert!(failure.fact.contains("in-flight = 0: must be 1..=10000"), "{}", failure.fact);
+        assert!(failure.fact.contains("in-flight = 0: must be 1 to 10000"), "{}", failure.fact);
     }
 
     #[test]
