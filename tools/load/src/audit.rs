@@ -84,6 +84,24 @@ pub enum FindingKind {
     Unreadable,
 }
 
+impl FindingKind {
+    /// In words.
+    #[must_use]
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Changed => "changed",
+            Self::Corrupt => "corrupt",
+            Self::Gap => "gap",
+            Self::Overlap => "overlap",
+            Self::AckedTwice => "acknowledged twice",
+            Self::OutOfOrder => "out of order",
+            Self::Unacked => "not acknowledged",
+            Self::Unreadable => "unreadable",
+        }
+    }
+}
+
 impl AuditReport {
     /// Whether something was found to be wrong: more than that it could not be read.
     #[must_use]

@@ -24,7 +24,7 @@ use crate::error::LoadError;
 
 mod admin;
 
-pub(crate) use admin::{Admin, NewTopic, PartitionLeader, TopicOrigin, place};
+pub(crate) use admin::{Admin, LogPlace, NewTopic, PartitionLeader, TopicOrigin, place};
 
 /// What the client calls itself, in requests and in brokers' logs.
 pub(crate) const CLIENT_ID: &str = "corelog-bench";
@@ -95,7 +95,15 @@ impl Answer {
     }
 }
 
-/// A connection on which requests are answered one at a time.
+/// A request that has left, and whose answer is still to be taken.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    api: ApiKey,
+    version: i16,
+    correlation_id: i32,
+}
+
+/// A connection whose requests are answered in their order.
 pub(crate) struct Connection<P: Platform> {
     platform: P,
     frames: Frames<P>,
@@ -170,26 +178,48 @@ impl<P: Platform> Connection<P> {
         request: &Q,
         within: Duration,
     ) -> Result<Answer, LoadError> {
+        let address = self.frames.address.clone();
+        let platform = self.platform.clone();
+        let exchange = async {
+            let sent = self.ask(version, request).await?;
+            self.answer_to(sent).await
+        };
+        let answer = in_time(&platform, within, exchange).await;
+        let api = <Q as Message<'q>>::API;
+        answer.unwrap_or(Err(LoadError::TimedOut { address, api, within }))
+    }
+
+    /// Asks, and waits for no answer: [`Connection::answer_to`] does. Answers are taken in the order of the requests.
+    pub(crate) async fn ask<'q, Q: Request<'q>>(
+        &mut self,
+        version: i16,
+        request: &Q,
+    ) -> Result<Asked, LoadError> {
         let api = <Q as Message<'q>>::API;
         let correlation_id = self.correlation_id;
         self.correlation_id = self.correlation_id.wrapping_add(1);
         let call = Call { version, correlation_id, client_id: Some(CLIENT_ID) };
         let encoded = encode_request(call, request)
             .map_err(|source| LoadError::Unsendable { api, source })?;
+        let sent = self.writer.send(&[encoded.head()]).await;
+        sent.map_err(|source| self.frames.broken(api, source))?;
+        Ok(Asked { api, version, correlation_id })
+    }
+
+    /// The answer to what was asked, however long that takes.
+    pub(crate) async fn answer_to(&mut self, asked: Asked) -> Result<Answer, LoadError> {
+        let Asked { api, version, correlation_id } = asked;
+        let frame = self.frames.next(api).await?;
+        let frame =
+            frame.ok_or_else(|| self.frames.broken(api, io::ErrorKind::UnexpectedEof.into()))?;
         let address = self.frames.address.clone();
-        let (frames, writer) = (&mut self.frames, &mut self.writer);
-        let exchange = async {
-            let sent = writer.send(&[encoded.head()]).await;
-            sent.map_err(|source| frames.broken(api, source))?;
-            let frame = frames.next(api).await?;
-            frame.ok_or_else(|| frames.broken(api, io::ErrorKind::UnexpectedEof.into()))
-        };
-        let Some(frame) = in_time(&self.platform, within, exchange).await else {
-            return Err(LoadError::TimedOut { address, api, within });
-        };
-        let frame = frame?;
         check_number(&address, &frame, correlation_id)?;
         Ok(Answer { address, api, version, frame })
+    }
+
+    /// Where it leads.
+    pub(crate) fn address(&self) -> &Address {
+        self.frames.address()
     }
 
     /// Its halves, and the number of the next request: for who sends and receives at the same time.

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Owns that order, and that every run which sent something is audited, however it ended. The work of a connection is
-//! `lane`'s, that of reading back `read_back`'s.
+//! `lane`'s, that of reading back `read_back`'s; time is `run_core`'s, for runs that only read as well.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,36 +16,33 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use broker::Platform;
-use broker::sync::{Flag, OnceReceiver};
 use hdrhistogram::Histogram;
 use record::{PartitionIndex, Timestamp};
 use wire::{ApiKey, ErrorCode};
 
 use crate::address::Address;
 use crate::audit::AuditReport;
-use crate::client::{Admin, Connection, NewTopic, PartitionLeader, TopicOrigin};
+use crate::client::{Admin, Connection, LogPlace, NewTopic, PartitionLeader, TopicOrigin};
 use crate::error::LoadError;
 use crate::frame::{FrameOptions, FrameSet};
 use crate::ledger::Ledger;
 use crate::process::Sample;
-use crate::recorder::Recorder;
-use crate::result::{Interval, ProcessUse, RESULT_FORMAT, RunEnd, RunResult};
+use crate::result::{Interval, Job, RESULT_FORMAT, RunEnd, RunResult};
 use crate::template::{self, Template};
-use crate::workload::{CONNECTIONS_MAX, Pace, Workload};
+use crate::workload::{CONNECTIONS_MAX, Pace, Until, Workload};
 
+mod consume;
 mod lane;
 mod read_back;
+mod run_core;
+
+pub use consume::{ConsumeOptions, consume};
+use run_core::{HEAD_START, Plan, RunCore, Spans};
 
 /// Of Produce: the last that names topics, so that a frame needs no topic id.
 const PRODUCE_VERSION_MAX: i16 = 12;
-/// How long what is under way is waited for once sending has stopped.
-const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
-/// How often progress is told.
-const TICK: Duration = Duration::from_secs(1);
 /// Batches that are remembered for the audit: half a gigabyte of memory.
 const LEDGER_BATCHES_MAX: usize = 64 << 20;
-/// Between the opening of connections and the first request: all of them begin together.
-const HEAD_START: Duration = Duration::from_millis(20);
 
 /// Which topic is written to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,6 +97,8 @@ pub struct Target {
 
 /// Who is told how a run goes.
 pub trait Observer {
+    /// A topic is made and filled with so much, before the run begins.
+    fn filling(&mut self, until: &Until);
     /// It begins.
     fn started(&mut self, target: &Target);
     /// A second has passed, of which these are the sums and the latencies.
@@ -113,6 +112,7 @@ pub trait Observer {
 pub struct Silent;
 
 impl Observer for Silent {
+    fn filling(&mut self, _until: &Until) {}
     fn started(&mut self, _target: &Target) {}
     fn interval(&mut self, _interval: &Interval, _latencies: &Histogram<u64>) {}
     fn audit_started(&mut self, _bytes: u64) {}
@@ -187,19 +187,13 @@ async fn open_topic<P: Platform>(
     Ok((name, TopicOrigin::JustMade))
 }
 
-/// What all tasks of a run share.
+/// What all tasks of a run of produce share.
 struct Shared<P: Platform> {
-    platform: P,
+    core: RunCore<P>,
     topic: String,
     templates: Vec<Template>,
     in_flight: usize,
-    recorder: RefCell<Recorder>,
     ledger: RefCell<Ledger>,
-    /// Raised when nothing more is to be sent.
-    stop: Flag,
-    /// Raised when what is under way is not waited for any longer.
-    abandon: Flag,
-    failure: RefCell<Option<LoadError>>,
     /// Acknowledgements that came in another order than the batches were sent, with the first of them.
     out_of_order: Cell<(u64, Option<(PartitionIndex, i64)>)>,
     /// Batches that may be there without an acknowledgement: refused, or never answered.
@@ -207,14 +201,6 @@ struct Shared<P: Platform> {
     unanswered: Cell<u64>,
     unsent: Cell<u64>,
     refused_in_a_row: Cell<u64>,
-}
-
-impl<P: Platform> Shared<P> {
-    /// The run cannot go on; the first reason stays.
-    fn fail(&self, error: LoadError) {
-        self.failure.borrow_mut().get_or_insert(error);
-        self.stop.raise();
-    }
 }
 
 /// A run once its topic is known.
@@ -228,18 +214,14 @@ async fn on_topic<P: Platform>(
 ) -> Result<(RunResult, Option<LoadError>), LoadError> {
     let workload = &options.workload;
     let leaders = admin.leaders(topic, origin).await?;
-    let starts = admin.ends(topic, &leaders).await?;
+    let starts = admin.offsets(topic, &leaders, LogPlace::End).await?;
     let templates = template::build(workload, platform.now());
     let shared = Rc::new(Shared {
-        platform: platform.clone(),
+        core: RunCore::new(platform, workload.until),
         topic: topic.to_owned(),
         templates,
         in_flight: workload.in_flight as usize,
-        recorder: RefCell::new(Recorder::new(workload.until)),
         ledger: RefCell::new(Ledger::new(leaders.len(), LEDGER_BATCHES_MAX)),
-        stop: Flag::default(),
-        abandon: Flag::default(),
-        failure: RefCell::default(),
         out_of_order: Cell::default(),
         maybe_appended: Cell::default(),
         unanswered: Cell::default(),
@@ -258,15 +240,15 @@ async fn on_topic<P: Platform>(
     observer.started(&target);
     let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);
     let tasks = lane::spawn(&shared, lanes, requests_per_second);
-    let spans = measure(&shared, options, observer, stop).await;
-    drain(&shared, tasks).await;
-    let audit = read_back::audit(&shared, workload, &leaders, (&starts, admin), observer).await;
-    let failure = shared.failure.take();
-    let end = match &failure {
-        Some(failure) => RunEnd::Failed { reason: failure.to_string() },
-        None if spans.is_interrupted => RunEnd::Interrupted,
-        None => RunEnd::Complete,
+    let plan = Plan {
+        warm_up: workload.warm_up,
+        duration: workload.until.duration,
+        broker_pid: options.broker_pid,
     };
+    let spans = shared.core.measure(plan, observer, stop).await;
+    shared.core.drain(tasks).await;
+    let audit = read_back::audit(&shared, workload, &leaders, (&starts, admin), observer).await;
+    let (end, failure) = shared.core.end(&spans);
     Ok((conclude(&shared, workload, &target, (&spans, end), audit), failure))
 }
 
@@ -293,7 +275,7 @@ async fn open_lanes<P: Platform>(
     let mut frames: BTreeMap<Address, Rc<lane::Route>> = BTreeMap::new();
     let mut lanes = Vec::with_capacity(count);
     for (number, address) in (0..count).zip(addresses.iter().cycle()) {
-        let connection = Connection::open(&shared.platform, address, options.timeout).await?;
+        let connection = Connection::open(&shared.core.platform, address, options.timeout).await?;
         let route = match frames.get(address) {
             Some(route) => Rc::clone(route),
             None => {
@@ -353,100 +335,6 @@ fn requests_per_second<P: Platform>(
     }
 }
 
-/// The processes before and after measuring, and how it ended.
-struct Spans {
-    started: Timestamp,
-    is_interrupted: bool,
-    broker: Option<(Sample, Option<Sample>)>,
-    client: Option<(Sample, Option<Sample>)>,
-}
-
-/// Waits out the warm-up and the measured time, and stops the sending.
-async fn measure<P: Platform>(
-    shared: &Shared<P>,
-    options: &ProduceOptions,
-    observer: &mut dyn Observer,
-    stop: impl Future<Output = ()>,
-) -> Spans {
-    let is_interrupted = Cell::new(false);
-    let measuring = measure_until_stopped(shared, options, observer);
-    let interrupt = async {
-        stop.await;
-        is_interrupted.set(true);
-        shared.stop.raise();
-    };
-    let mut spans = broker::sync::beside(measuring, interrupt).await;
-    spans.is_interrupted = is_interrupted.get();
-    spans
-}
-
-async fn measure_until_stopped<P: Platform>(
-    shared: &Shared<P>,
-    options: &ProduceOptions,
-    observer: &mut dyn Observer,
-) -> Spans {
-    let (platform, workload) = (&shared.platform, &options.workload);
-    pause(shared, platform.monotonic() + HEAD_START + workload.warm_up).await;
-    let sample = |pid: u32| Sample::of(pid).ok();
-    let (broker, client) = (options.broker_pid.and_then(sample), sample(std::process::id()));
-    let started = platform.now();
-    let begin = platform.monotonic();
-    shared.recorder.borrow_mut().begin(begin);
-    let end = workload.until.duration.map_or(Duration::MAX, |duration| begin + duration);
-    let mut next_tick = begin + TICK;
-    loop {
-        pause(shared, next_tick.min(end)).await;
-        let now = platform.monotonic();
-        let is_over = shared.stop.is_raised() || now >= end;
-        if is_over {
-            shared.stop.raise();
-            shared.recorder.borrow_mut().finish(now);
-        }
-        if is_over || now >= next_tick {
-            let mut recorder = shared.recorder.borrow_mut();
-            let (interval, latencies) = recorder.tick(now);
-            observer.interval(&interval, latencies);
-            recorder.next_interval();
-        }
-        // A machine that stood still gives one long interval, not many empty ones.
-        while next_tick <= now {
-            next_tick += TICK;
-        }
-        if is_over {
-            break;
-        }
-    }
-    let after = |before: Option<Sample>, pid: Option<u32>| Some((before?, pid.and_then(sample)));
-    Spans {
-        started,
-        is_interrupted: false,
-        broker: after(broker, options.broker_pid),
-        client: after(client, Some(std::process::id())),
-    }
-}
-
-/// Until then, or until the run is stopped.
-async fn pause<P: Platform>(shared: &Shared<P>, until: Duration) {
-    let left = until.saturating_sub(shared.platform.monotonic());
-    futures_lite::future::or(shared.platform.sleep(left), shared.stop.raised()).await;
-}
-
-/// Waits for what is under way, and no longer than that may take.
-async fn drain<P: Platform>(shared: &Shared<P>, tasks: Vec<OnceReceiver<()>>) {
-    let all = async {
-        for task in tasks {
-            if task.await.is_none() {
-                shared.fail(LoadError::Panicked);
-            }
-        }
-    };
-    let give_up = async {
-        shared.platform.sleep(DRAIN_TIME_MAX).await;
-        shared.abandon.raise();
-    };
-    broker::sync::beside(all, give_up).await;
-}
-
 fn conclude<P: Platform>(
     shared: &Shared<P>,
     workload: &Workload,
@@ -454,17 +342,12 @@ fn conclude<P: Platform>(
     (spans, end): (&Spans, RunEnd),
     audit: AuditReport,
 ) -> RunResult {
-    let mut recorder = shared.recorder.borrow_mut();
+    let mut recorder = shared.core.recorder.borrow_mut();
     let measured = recorder.measured();
-    let used = |span: Option<(Sample, Option<Sample>)>| -> Option<ProcessUse> {
-        let (before, after) = span?;
-        Some(after?.since(&before, measured.bytes, measured.requests))
-    };
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     RunResult {
         format: RESULT_FORMAT,
-        kind: "produce".to_owned(),
-        workload: workload.clone(),
+        job: Job::Produce(workload.clone()),
         topic: target.topic.clone(),
         partitions: count(target.partitions),
         leaders: count(target.leaders.len()),
@@ -478,8 +361,8 @@ fn conclude<P: Platform>(
         unanswered: shared.unanswered.get(),
         unsent: shared.unsent.get(),
         intervals: recorder.take_intervals(),
-        broker: used(spans.broker),
-        client: used(spans.client),
+        broker: spans.broker_use(&measured),
+        client: spans.client_use(&measured),
         audit,
     }
 }

@@ -176,6 +176,20 @@ pub enum LoadError {
         /// What the old one says.
         code: ErrorCode,
     },
+    /// A topic that was to be read could not be filled.
+    #[error("topic {topic} could not be filled: {reason}")]
+    Unfilled {
+        /// Which.
+        topic: String,
+        /// Why.
+        reason: String,
+    },
+    /// There is no record to read.
+    #[error("{topic}: has no record")]
+    NothingToRead {
+        /// Which topic.
+        topic: String,
+    },
     /// A task of the client ended in a panic.
     #[error("a connection's task ended in a panic")]
     Panicked,

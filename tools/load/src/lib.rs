@@ -22,18 +22,26 @@ mod frame;
 mod latency;
 mod ledger;
 mod process;
+mod read_load;
 mod recorder;
 mod result;
 mod schedule;
 mod size;
+mod stream;
 mod template;
 mod workload;
 
 pub use address::Address;
 pub use audit::{AuditReport, Finding, FindingKind};
-pub use engine::{Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, produce};
+pub use engine::{
+    ConsumeOptions, Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, consume,
+    produce,
+};
 pub use error::LoadError;
 pub use latency::{HdrLog, HdrLogError, LatencySummary, new_histogram};
-pub use result::{ErrorCount, Interval, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult};
+pub use read_load::{Check, ReadFrom, ReadLoad};
+pub use result::{
+    ErrorCount, Interval, Job, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult,
+};
 pub use size::{RecordSize, SizeError};
 pub use workload::{Acks, Pace, Payload, Until, Workload, WorkloadError};

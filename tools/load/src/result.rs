@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditReport;
 use crate::latency::LatencySummary;
+use crate::read_load::ReadLoad;
 use crate::workload::Workload;
 
 /// The format of a saved result.
@@ -17,10 +18,8 @@ pub const RESULT_FORMAT: u32 = 1;
 pub struct RunResult {
     /// [`RESULT_FORMAT`] of the release that wrote it.
     pub format: u32,
-    /// Which workload: `produce`.
-    pub kind: String,
-    /// What it was.
-    pub workload: Workload,
+    /// What was done.
+    pub job: Job,
     /// The topic that was written to.
     pub topic: String,
     /// Its partitions.
@@ -52,8 +51,18 @@ pub struct RunResult {
     pub broker: Option<ProcessUse>,
     /// What this client used.
     pub client: Option<ProcessUse>,
-    /// Whether what was acknowledged is there.
+    /// Whether what was acknowledged is there, or whether all that was read is whole and in order.
     pub audit: AuditReport,
+}
+
+/// What a run does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Job {
+    /// It sends.
+    Produce(Workload),
+    /// It reads.
+    Consume(ReadLoad),
 }
 
 impl RunResult {

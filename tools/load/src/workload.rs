@@ -193,7 +193,6 @@ impl Workload {
         self.record_size.check()?;
         let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let templates = self.templates.map_or(1, u64::from);
-        let (duration, bytes) = (self.until.duration.map_or(1, ms), self.until.bytes.unwrap_or(1));
         let rate = match self.pace {
             Pace::Closed => 1,
             Pace::Bytes { per_second } | Pace::Requests { per_second } => per_second,
@@ -211,11 +210,8 @@ impl Workload {
         in_bounds("in-flight", self.in_flight.into(), 1, 10_000)?;
         in_bounds("rate", rate, 1, rate_max)?;
         in_bounds("warm-up (ms)", ms(self.warm_up), 0, 3_600_000)?;
-        in_bounds("duration (ms)", duration, 1, 7 * 86_400_000)?;
-        in_bounds("bytes", bytes, 1, 1 << 50)?;
-        in_bounds("records", self.until.records.unwrap_or(1), 1, 1 << 50)?;
-        let until = self.until;
-        if until.duration.is_none() && until.bytes.is_none() && until.records.is_none() {
+        check_until(self.until)?;
+        if self.until == Until::default() {
             return Err(WorkloadError::NoEnd);
         }
         self.check_memory()
@@ -243,7 +239,21 @@ impl Workload {
     }
 }
 
-fn in_bounds(option: &'static str, value: u64, min: u64, max: u64) -> Result<(), WorkloadError> {
+/// The bounds of what ends a run, where it is said.
+pub(crate) fn check_until(until: Until) -> Result<(), WorkloadError> {
+    let ms = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    in_bounds("duration (ms)", until.duration.map_or(1, ms), 1, 7 * 86_400_000)?;
+    in_bounds("bytes", until.bytes.unwrap_or(1), 1, 1 << 50)?;
+    in_bounds("records", until.records.unwrap_or(1), 1, 1 << 50)
+}
+
+/// Whether the value of an option may be.
+pub(crate) fn in_bounds(
+    option: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+) -> Result<(), WorkloadError> {
     if (min..=max).contains(&value) {
         return Ok(());
     }
@@ -285,20 +295,20 @@ mod codec_name {
 }
 
 /// A duration as seconds.
-mod seconds {
+pub(crate) mod seconds {
     use std::time::Duration;
 
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    pub(super) fn serialize<S: Serializer>(
+    pub(crate) fn serialize<S: Serializer>(
         duration: &Duration,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
         serializer.serialize_f64(duration.as_secs_f64())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
         Duration::try_from_secs_f64(f64::deserialize(deserializer)?).map_err(D::Error::custom)

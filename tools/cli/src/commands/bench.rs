@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod consume;
 mod failure;
 mod interrupt;
 mod options;
@@ -19,11 +20,14 @@ mod units;
 pub(crate) enum BenchCommand {
     /// Send batches that were encoded beforehand, measure the acknowledgements, and read everything back
     Produce(Box<options::ProduceArgs>),
+    /// Read a topic with consumers beside each other, check every batch, and measure
+    Consume(Box<consume::ConsumeArgs>),
 }
 
 /// Runs one.
 pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
         BenchCommand::Produce(args) => produce::run(args),
+        BenchCommand::Consume(args) => consume::run(args),
     }
 }

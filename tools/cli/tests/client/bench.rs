@@ -207,6 +207,34 @@ fn records_that_go_while_they_are_acknowledged_fail_the_audit() {
 }
 
 #[test]
+fn a_topic_is_filled_read_by_two_consumers_and_deleted() {
+    let args = [
+        "bench",
+        "consume",
+        "--fill",
+        "8MB",
+        "--partitions",
+        "2",
+        "--consumers",
+        "2",
+        "-o",
+        "json",
+    ];
+    let output = with_input(&args, "");
+    let said = String::from_utf8(output.stderr.clone()).unwrap();
+    assert!(said.contains("filling a topic first: 8.00 MB"), "{said}");
+    let result = result(&ok(output));
+    assert!(result.is_sound() && result.end == RunEnd::Complete, "{result:#?}");
+    assert!(result.measured.bytes >= 16_000_000, "{:?}", result.measured);
+    assert_eq!(result.audit.matched_batches, result.measured.batches);
+    assert!(!topics().contains(&result.topic));
+    told(&["topic", "create", "bench-empty"]);
+    let (code, said) = failed(&with_input(&["bench", "consume", "--topic", "bench-empty"], ""));
+    assert_eq!(code, REFUSED);
+    assert!(said.contains("bench-empty: has no record") && said.contains("next: "), "{said}");
+}
+
+#[test]
 fn what_cannot_be_run_says_why_and_what_to_do() {
     let check = |args: &[&str], code: i32, facts: &[&str]| {
         let args: Vec<&str> = ["bench", "produce"].iter().chain(args).copied().collect();

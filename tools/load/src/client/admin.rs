@@ -24,8 +24,6 @@ use crate::error::LoadError;
 
 /// Between two looks at a topic that is not ready.
 const PAUSE: Duration = Duration::from_millis(50);
-/// ListOffsets: one past the last record that is replicated.
-const LOG_END: i64 = -1;
 /// Partitions of a topic that a run can hold: what a whole cluster of Kafka's has.
 const PARTITIONS_MAX: usize = 200_000;
 /// Versions up to 5 of DeleteTopics carry names alone.
@@ -36,6 +34,15 @@ const DELETE_TOPICS_MAX: i16 = 6;
 pub(crate) struct PartitionLeader {
     pub(crate) partition: PartitionIndex,
     pub(crate) leader: Address,
+}
+
+/// An end of a log, as ListOffsets asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LogPlace {
+    /// The first record there is.
+    Start = -2,
+    /// One past the last record that is replicated.
+    End = -1,
 }
 
 /// A topic that is to be made.
@@ -202,15 +209,16 @@ impl<P: Platform> Admin<P> {
         Ok(leaders)
     }
 
-    /// Where each of `partitions` ends, in their order; waits until every leader answers.
-    pub(crate) async fn ends(
+    /// Where each of `partitions` begins or ends, in their order; waits until every leader answers.
+    pub(crate) async fn offsets(
         &mut self,
         topic: &str,
         partitions: &[PartitionLeader],
+        place: LogPlace,
     ) -> Result<Vec<i64>, LoadError> {
         let until = self.platform.monotonic() + self.timeout;
         loop {
-            match self.ends_once(topic, partitions).await {
+            match self.offsets_once(topic, partitions, place).await {
                 Err(error) if error.passes() && self.platform.monotonic() < until => {
                     self.platform.sleep(PAUSE).await;
                 }
@@ -219,16 +227,17 @@ impl<P: Platform> Admin<P> {
         }
     }
 
-    async fn ends_once(
+    async fn offsets_once(
         &mut self,
         topic: &str,
         partitions: &[PartitionLeader],
+        at: LogPlace,
     ) -> Result<Vec<i64>, LoadError> {
         let mut by_leader: BTreeMap<&Address, Vec<ListOffsetsPartition>> = BTreeMap::new();
         for PartitionLeader { partition, leader } in partitions {
             by_leader.entry(leader).or_default().push(ListOffsetsPartition {
                 partition_index: *partition,
-                timestamp: LOG_END,
+                timestamp: at as i64,
                 ..ListOffsetsPartition::default()
             });
         }

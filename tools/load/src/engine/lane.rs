@@ -88,7 +88,7 @@ pub(super) fn spawn<P: Platform>(
     plans: Vec<Plan<P>>,
     requests_per_second: Option<f64>,
 ) -> Vec<OnceReceiver<()>> {
-    let start = run.platform.monotonic() + HEAD_START;
+    let start = run.core.platform.monotonic() + HEAD_START;
     let count = plans.len() as u64;
     let mut tasks = Vec::with_capacity(plans.len() * 2);
     for (number, plan) in (0_u64..).zip(plans) {
@@ -112,13 +112,13 @@ pub(super) fn spawn<P: Platform>(
             sending.send_all(writer, correlation_id, start).await;
             sent.send(());
         };
-        run.platform.spawn(TaskClass::Foreground, Box::pin(task));
+        run.core.platform.spawn(TaskClass::Foreground, Box::pin(task));
         let (received, receiver) = once();
         let task = async move {
             lane.receive_all(frames).await;
             received.send(());
         };
-        run.platform.spawn(TaskClass::Foreground, Box::pin(task));
+        run.core.platform.spawn(TaskClass::Foreground, Box::pin(task));
         tasks.extend([sender, receiver]);
     }
     tasks
@@ -137,7 +137,7 @@ impl<P: Platform> Lane<P> {
             match self.send_unless_abandoned(&mut writer, sent).await {
                 Some(Ok(())) => {}
                 Some(Err(error)) => {
-                    self.run.fail(error);
+                    self.run.core.fail(error);
                     break;
                 }
                 None => break,
@@ -146,7 +146,7 @@ impl<P: Platform> Lane<P> {
             number += 1;
         }
         self.count_unsent(number);
-        or(self.idle(), self.run.abandon.raised()).await;
+        or(self.idle(), self.run.core.abandon.raised()).await;
         // The receiver sees the end of the stream, and ends too.
         writer.shutdown().await;
     }
@@ -154,8 +154,8 @@ impl<P: Platform> Lane<P> {
     /// Sending is over after so many requests: those that were due by then and did not leave are told.
     fn count_unsent(&self, number: u64) {
         let Some(schedule) = self.schedule else { return };
-        let ended = self.run.recorder.borrow().ended();
-        let end = ended.unwrap_or_else(|| self.run.platform.monotonic());
+        let ended = self.run.core.recorder.borrow().ended();
+        let end = ended.unwrap_or_else(|| self.run.core.platform.monotonic());
         let unsent = schedule.count_before(end).saturating_sub(number);
         self.run.unsent.set(self.run.unsent.get() + unsent);
     }
@@ -168,7 +168,7 @@ impl<P: Platform> Lane<P> {
         sent: UnderWay,
     ) -> Option<Result<(), LoadError>> {
         let abandoned = async {
-            self.run.abandon.raised().await;
+            self.run.core.abandon.raised().await;
             None
         };
         or(async { Some(self.send(writer, sent).await) }, abandoned).await
@@ -191,16 +191,16 @@ impl<P: Platform> Lane<P> {
             self.pause_until(due).await;
         }
         while self.under_way.borrow().len() >= self.run.in_flight && !self.has_ended.get() {
-            if self.run.stop.is_raised() {
+            if self.run.core.stop.is_raised() {
                 return None;
             }
-            or(self.answered.listen(), self.run.stop.raised()).await;
-            self.room_since.set(self.run.platform.monotonic());
+            or(self.answered.listen(), self.run.core.stop.raised()).await;
+            self.room_since.set(self.run.core.platform.monotonic());
         }
-        if self.run.stop.is_raised() || self.has_ended.get() {
+        if self.run.core.stop.is_raised() || self.has_ended.get() {
             return None;
         }
-        let now = self.run.platform.monotonic();
+        let now = self.run.core.platform.monotonic();
         // Without a schedule a request is due when there is room.
         let due = due.unwrap_or(now);
         Some(Times { due, free: due.max(self.room_since.get()).min(now), sent: now })
@@ -208,9 +208,9 @@ impl<P: Platform> Lane<P> {
 
     /// Until then, or until the run is stopped; at once where that has passed.
     async fn pause_until(&self, instant: Duration) {
-        let left = instant.saturating_sub(self.run.platform.monotonic());
+        let left = instant.saturating_sub(self.run.core.platform.monotonic());
         if !left.is_zero() {
-            or(self.run.platform.sleep(left), self.run.stop.raised()).await;
+            or(self.run.core.platform.sleep(left), self.run.core.stop.raised()).await;
         }
     }
 
@@ -231,8 +231,8 @@ impl<P: Platform> Lane<P> {
             };
             if let Err(error) = taken {
                 // A connection that we gave up ourselves is no failure.
-                if !self.run.abandon.is_raised() {
-                    self.run.fail(error);
+                if !self.run.core.abandon.is_raised() {
+                    self.run.core.fail(error);
                 }
                 break;
             }
@@ -248,16 +248,16 @@ impl<P: Platform> Lane<P> {
 
     /// The stream ended at a frame's border: right where all was answered.
     fn ended(&self, frames: &Frames<P>) {
-        let is_expected = self.under_way.borrow().is_empty() && self.run.stop.is_raised();
-        if !is_expected && !self.run.abandon.is_raised() {
+        let is_expected = self.under_way.borrow().is_empty() && self.run.core.stop.is_raised();
+        if !is_expected && !self.run.core.abandon.is_raised() {
             let source = io::ErrorKind::UnexpectedEof.into();
-            self.run.fail(frames.broken(ApiKey::Produce, source));
+            self.run.core.fail(frames.broken(ApiKey::Produce, source));
         }
     }
 
     /// Takes one answer.
     fn take(&self, frames: &Frames<P>, frame: &[u8]) -> Result<(), LoadError> {
-        let now = self.run.platform.monotonic();
+        let now = self.run.core.platform.monotonic();
         let address = frames.address();
         // It stays under way until its answer is understood: what is not may have been appended.
         let Some(sent) = self.under_way.borrow().front().copied() else {
@@ -276,10 +276,10 @@ impl<P: Platform> Lane<P> {
         let response = ProduceResponse::decode(version, body).map_err(malformed)?;
         let sums = self.sum_up(sent, &response)?;
         self.under_way.borrow_mut().pop_front();
-        let mut recorder = self.run.recorder.borrow_mut();
+        let mut recorder = self.run.core.recorder.borrow_mut();
         recorder.answered(now, sent.times, sums);
         if recorder.has_enough() {
-            self.run.stop.raise();
+            self.run.core.stop.raise();
         }
         drop(recorder);
         self.answered.notify();
@@ -352,14 +352,14 @@ impl<P: Platform> Lane<P> {
     fn refused(&self, answer: &PartitionProduceResponse<'_>) {
         let code = answer.error_code;
         let run = &self.run;
-        run.recorder.borrow_mut().refused(answer.index, code, answer.error_message.as_deref());
+        run.core.recorder.borrow_mut().refused(answer.index, code, answer.error_message.as_deref());
         run.maybe_appended.set(run.maybe_appended.get() + 1);
         run.refused_in_a_row.set(run.refused_in_a_row.get() + 1);
         let count = run.refused_in_a_row.get();
         if is_of_leadership(code) {
-            run.fail(LoadError::LeaderMoved { place: place(&run.topic, answer.index), code });
+            run.core.fail(LoadError::LeaderMoved { place: place(&run.topic, answer.index), code });
         } else if count >= REFUSED_IN_A_ROW_MAX || is_final(code) {
-            run.fail(LoadError::OnlyErrors { count, code });
+            run.core.fail(LoadError::OnlyErrors { count, code });
         }
     }
 }

@@ -12,7 +12,7 @@ use wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
 use super::{Observer, Shared};
 use crate::address::Address;
 use crate::audit::{AuditReport, FindingKind, PartitionAudit};
-use crate::client::{Admin, PartitionLeader};
+use crate::client::{Admin, LogPlace, PartitionLeader};
 use crate::error::LoadError;
 use crate::workload::Workload;
 
@@ -42,11 +42,11 @@ pub(super) async fn audit<P: Platform>(
     (starts, admin): (&[i64], &mut Admin<P>),
     observer: &mut dyn Observer,
 ) -> AuditReport {
-    let begin = run.platform.monotonic();
+    let begin = run.core.platform.monotonic();
     let mut report = begin_report(run);
     match partitions(run, leaders, starts, admin).await {
         Ok(partitions) => {
-            observer.audit_started(run.recorder.borrow().bytes_acked());
+            observer.audit_started(run.core.recorder.borrow().bytes_acked());
             let bytes_max = workload.audit_bytes_max.unwrap_or(u64::MAX);
             let share = bytes_max / (partitions.len() as u64).max(1);
             let partitions = partitions.into_iter().map(|partition| partition.bounded(share));
@@ -57,7 +57,7 @@ pub(super) async fn audit<P: Platform>(
             report.find(FindingKind::Unreadable, PartitionIndex(-1), -1, error.to_string());
         }
     }
-    report.seconds = run.platform.monotonic().saturating_sub(begin).as_secs_f64();
+    report.seconds = run.core.platform.monotonic().saturating_sub(begin).as_secs_f64();
     report.conclude();
     report
 }
@@ -92,16 +92,16 @@ async fn partitions<P: Platform>(
         (0..leaders.len()).map(|place| ledger.sorted(place)).collect()
     };
     let last = |place: usize| acked.get(place).and_then(|acked| acked.last()).copied();
-    let until = run.platform.monotonic() + REPLICATION_TIME_MAX;
+    let until = run.core.platform.monotonic() + REPLICATION_TIME_MAX;
     let ends = loop {
-        let ends = admin.ends(&run.topic, leaders).await?;
+        let ends = admin.offsets(&run.topic, leaders, LogPlace::End).await?;
         let is_behind = |(place, end): (usize, &i64)| {
             last(place).is_some_and(|acked| acked.base_offset().0 >= *end)
         };
-        if !ends.iter().enumerate().any(is_behind) || run.platform.monotonic() >= until {
+        if !ends.iter().enumerate().any(is_behind) || run.core.platform.monotonic() >= until {
             break ends;
         }
-        run.platform.sleep(PAUSE).await;
+        run.core.platform.sleep(PAUSE).await;
     };
     let ends = starts.iter().zip(ends);
     let partitions = leaders.iter().zip(acked).zip(ends).map(|((leader, acked), (start, end))| {

@@ -1,14 +1,14 @@
 //! Answers that are not true: each is told, and none is believed.
 
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-use load::{FindingKind, RunEnd, RunResult};
+use load::{AuditReport, Check, FindingKind, ReadLoad, RunEnd, RunResult, TopicChoice};
 use record::{Batches, Found, Offset, PartitionIndex};
 use wire::ErrorCode;
 
 use crate::middleman::{LIAR_PORT, Lie};
-use crate::world::{World, options, steady};
+use crate::world::{World, options, reading, steady};
 
 /// Runs behind the liar; gives what came of it to `check`.
 fn run_behind(lie: Lie, partitions: i32, check: impl FnOnce(Result<RunResult, String>) + 'static) {
@@ -193,4 +193,78 @@ fn metadata_that_cannot_be_true_is_refused_before_anything_is_sent() {
             assert!(error.contains(fact), "{error}: {fact}");
         });
     }
+}
+
+/// Fills a topic, and reads it behind a broker that gives back other records; gives the audit of the reading to `verify`.
+fn consume_behind(
+    change: impl Fn(&[u8]) -> Vec<u8> + 'static,
+    check: Check,
+    verify: impl FnOnce(AuditReport) + 'static,
+) {
+    let is_lying = Rc::new(Cell::new(false));
+    let own = Rc::clone(&is_lying);
+    let change = move |records: &[u8]| {
+        if is_lying.get() { change(records) } else { records.to_vec() }
+    };
+    World::run_behind(Lie::Fetch(Rc::new(change)), move |world| async move {
+        let mut filling = options(steady(50), 1);
+        filling.topic = TopicChoice::Made {
+            partitions: 1,
+            replication_factor: 1,
+            configs: Vec::new(),
+            is_kept: true,
+        };
+        filling.bootstrap[0].port = LIAR_PORT;
+        let topic = world.produce(&filling).await.unwrap().topic_left.unwrap();
+        own.set(true);
+        let load = ReadLoad { check, partition_bytes: 20_000, ..ReadLoad::default() };
+        let outcome = world.read(&reading(load, TopicChoice::Given { name: topic })).await;
+        assert_eq!(outcome.result.end, RunEnd::Complete);
+        verify(outcome.result.audit);
+    });
+}
+
+#[test]
+fn records_that_a_consumer_gets_changed_are_found_where_checksums_are_looked_at() {
+    let flip = |records: &[u8]| {
+        let mut batches = batches(records);
+        for batch in &mut batches {
+            batch.iter_mut().last().into_iter().for_each(|byte| *byte ^= 1);
+        }
+        batches.concat()
+    };
+    consume_behind(flip, Check::Crc, |audit| {
+        assert!(!audit.has_passed && audit.has_contradicted(), "{audit:?}");
+        assert_eq!(audit.finding_count, audit.matched_batches, "every batch, each once");
+        assert!(audit.findings.iter().all(|finding| finding.kind == FindingKind::Corrupt));
+    });
+    consume_behind(flip, Check::Offsets, |audit| assert!(audit.has_passed, "{audit:?}"));
+}
+
+#[test]
+fn a_consumer_that_gets_the_same_for_ever_gives_up() {
+    let first = OnceCell::new();
+    let the_same = move |records: &[u8]| {
+        let batch = batches(records).into_iter().next().unwrap_or_default();
+        first.get_or_init(|| batch).clone()
+    };
+    consume_behind(the_same, Check::Crc, |audit| {
+        assert_eq!((audit.has_passed, audit.unreadable_count), (false, 1), "{audit:?}");
+        assert_eq!(audit.findings[0].kind, FindingKind::Overlap);
+    });
+}
+
+#[test]
+fn a_consumer_from_which_a_batch_is_kept_finds_the_gap() {
+    let without_second = |records: &[u8]| {
+        let mut batches = batches(records);
+        if batches.len() > 2 {
+            batches.remove(1);
+        }
+        batches.concat()
+    };
+    consume_behind(without_second, Check::Crc, |audit| {
+        assert!(!audit.has_passed, "{audit:?}");
+        assert!(audit.findings.iter().all(|finding| finding.kind == FindingKind::Gap));
+    });
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use broker::Platform;
 use load::{
-    FindingKind, Pace, Payload, ProduceOptions, RecordSize, RunEnd, Silent, TopicChoice, Until,
-    Workload, produce,
+    FindingKind, Pace, Payload, ProduceOptions, ReadFrom, ReadLoad, RecordSize, RunEnd, Silent,
+    TopicChoice, Until, Workload, consume, produce,
 };
 use record::Codec;
 use sim::executor::CoreIndex;
 
-use crate::world::{CORES, World, options, sound, steady};
+use crate::world::{CORES, World, made, options, reading, sound, steady};
 
 #[test]
 fn a_run_at_a_fixed_rate_is_measured_audited_and_leaves_nothing_behind() {
@@ -235,6 +235,61 @@ fn an_audit_that_is_bounded_says_that_it_is_not_complete() {
     });
 }
 
+#[test]
+fn a_topic_is_filled_read_once_by_every_consumer_and_deleted() {
+    World::run(|world| async move {
+        let load = ReadLoad { consumers: 3, partition_bytes: 5_000, ..ReadLoad::default() };
+        let outcome = world.read(&reading(load, made(4))).await;
+        assert!(outcome.topic_left.is_none() && outcome.deletion.is_none());
+        let result = sound(outcome);
+        assert_eq!(
+            (result.end.clone(), result.leaders, result.connections),
+            (RunEnd::Complete, 2, 6)
+        );
+        // Three times what there is, to a batch.
+        assert!(result.measured.bytes >= 600_000, "{:?}", result.measured);
+        assert_eq!(result.measured.batches % 3, 0);
+        assert_eq!(result.audit.matched_batches, result.measured.batches);
+        assert!(result.latency.count == result.measured.requests && result.latency.count > 6);
+    });
+}
+
+#[test]
+fn the_tail_is_read_again_and_again_until_there_is_enough() {
+    World::run(|world| async move {
+        let load = ReadLoad {
+            from: ReadFrom::Tail { records: 50 },
+            until: Until { records: Some(5_000), ..Until::default() },
+            ..ReadLoad::default()
+        };
+        let result = sound(world.read(&reading(load, made(1))).await);
+        assert!((5_000..5_200).contains(&result.measured.records), "{:?}", result.measured);
+    });
+}
+
+#[test]
+fn a_topic_without_records_or_without_a_place_is_told() {
+    World::run(|world| async move {
+        // A batch that is refused fills nothing.
+        let small = ("max.message.bytes".to_owned(), "500".to_owned());
+        let mut refused = made(1);
+        let TopicChoice::Made { configs, .. } = &mut refused else { unreachable!() };
+        configs.push(small);
+        let platform = world.client();
+        let options = reading(ReadLoad::default(), refused);
+        let error = consume(&platform, &options, &mut Silent, std::future::pending()).await;
+        let error = error.unwrap_err().to_string();
+        assert!(
+            error.contains("could not be filled") && error.contains("MESSAGE_TOO_LARGE"),
+            "{error}"
+        );
+        let absent = TopicChoice::Given { name: "absent".to_owned() };
+        let options = reading(ReadLoad::default(), absent);
+        let error = consume(&platform, &options, &mut Silent, std::future::pending()).await;
+        assert!(error.unwrap_err().to_string().contains("UNKNOWN_TOPIC_OR_PARTITION"));
+    });
+}
+
 /// What an observer is told.
 #[derive(Default)]
 struct Told {
@@ -244,6 +299,10 @@ struct Told {
 }
 
 impl load::Observer for &Told {
+    fn filling(&mut self, until: &Until) {
+        panic!("a run of produce fills nothing: {until:?}");
+    }
+
     fn started(&mut self, target: &load::Target) {
         assert_eq!((target.partitions, target.connections), (1, 1));
         self.started.set(self.started.get() + 1);

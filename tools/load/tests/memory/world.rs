@@ -8,8 +8,8 @@ use std::time::Duration;
 use broker::config::{Config, Sources};
 use broker::mutant::Mutant;
 use load::{
-    Address, LoadError, Outcome, Pace, ProduceOptions, RecordSize, RunResult, Silent, TopicChoice,
-    Until, Workload, produce,
+    Address, ConsumeOptions, LoadError, Outcome, Pace, ProduceOptions, ReadLoad, RecordSize,
+    RunResult, Silent, TopicChoice, Until, Workload, consume, produce,
 };
 use sim::disk::SimDisk;
 use sim::executor::{CoreIndex, Panics, RunEnd as SimEnd, RunLimits, SimExecutor};
@@ -92,6 +92,11 @@ impl World {
     pub(crate) async fn produce(&self, options: &ProduceOptions) -> Result<Outcome, LoadError> {
         produce(&self.client(), options, &mut Silent, std::future::pending()).await
     }
+
+    /// A run that reads, and that nobody stops.
+    pub(crate) async fn read(&self, options: &ConsumeOptions) -> Outcome {
+        consume(&self.client(), options, &mut Silent, std::future::pending()).await.unwrap()
+    }
 }
 
 pub(crate) fn options(workload: Workload, partitions: i32) -> ProduceOptions {
@@ -99,15 +104,26 @@ pub(crate) fn options(workload: Workload, partitions: i32) -> ProduceOptions {
     ProduceOptions {
         workload,
         bootstrap: vec![Address { host, port: PORT }],
-        topic: TopicChoice::Made {
-            partitions,
-            replication_factor: 1,
-            configs: Vec::new(),
-            is_kept: false,
-        },
+        topic: made(partitions),
         timeout: Duration::from_secs(10),
         broker_pid: None,
     }
+}
+
+pub(crate) fn made(partitions: i32) -> TopicChoice {
+    TopicChoice::Made { partitions, replication_factor: 1, configs: Vec::new(), is_kept: false }
+}
+
+/// A run that reads; a topic that is made for it gets 200 kB.
+pub(crate) fn reading(load: ReadLoad, topic: TopicChoice) -> ConsumeOptions {
+    let ProduceOptions { bootstrap, timeout, .. } = options(steady(1), 1);
+    let fill = Workload {
+        pace: Pace::Closed,
+        warm_up: Duration::ZERO,
+        until: Until { bytes: Some(200_000), ..Until::default() },
+        ..steady(1)
+    };
+    ConsumeOptions { load, bootstrap, topic, fill, timeout, broker_pid: None }
 }
 
 /// Small batches at a fixed rate for two seconds, half a second of warm-up.

@@ -23,12 +23,20 @@ fn exit(error: &LoadError) -> Exit {
     match error {
         LoadError::Workload(_) => Exit::Usage,
         LoadError::TimedOut { .. } => Exit::TimedOut,
+        LoadError::NothingToRead { .. } => {
+            "fill it first, or leave --topic out: a topic is made and filled then"
+        }
+        LoadError::Unfilled { .. } => {
+            "corelog bench produce shows what becomes of batches; the node's log may say why"
+        }
         LoadError::Process(_) => Exit::Io,
         LoadError::Refused { .. }
         | LoadError::LeaderMoved { .. }
         | LoadError::OnlyErrors { .. }
         | LoadError::NotMentioned { .. }
         | LoadError::TooMany { .. }
+        | LoadError::Unfilled { .. }
+        | LoadError::NothingToRead { .. }
         | LoadError::Unsendable { .. } => Exit::Refused,
         LoadError::Unreachable { .. }
         | LoadError::NoBootstrap

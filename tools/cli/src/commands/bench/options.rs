@@ -150,7 +150,7 @@ struct TopicArgs {
 pub(super) struct ToldArgs {
     /// The broker's process on this machine: its CPU time, memory, switches and disk bytes are told
     #[arg(long, value_name = "PID")]
-    broker_pid: Option<u32>,
+    pub(super) broker_pid: Option<u32>,
     /// Write the latencies of every second in hdrhistogram's log format
     #[arg(long, value_name = "FILE")]
     pub(super) hdr_log: Option<PathBuf>,

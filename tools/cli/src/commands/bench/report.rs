@@ -4,7 +4,10 @@
 
 use std::io::{self, Write};
 
-use load::{AuditReport, Interval, LatencySummary, Pace, ProcessUse, RunEnd, RunResult};
+use load::{
+    AuditReport, Check, Interval, Job, LatencySummary, Pace, ProcessUse, ReadFrom, RunEnd,
+    RunResult,
+};
 use serde::{Serialize, Serializer};
 
 use super::units::show_bytes;
@@ -35,8 +38,9 @@ impl Show for Report<'_> {
                 measured.seconds
             ),
         )?;
+        let is_produce = matches!(result.job, Job::Produce(_));
         line(
-            "acknowledged",
+            if is_produce { "acknowledged" } else { "read" },
             format!(
                 "{}, {} records, {} batches, {} requests",
                 show_bytes(measured.bytes),
@@ -45,9 +49,10 @@ impl Show for Report<'_> {
                 measured.requests
             ),
         )?;
-        let from = if result.workload.pace == Pace::Closed { "sent" } else { "due" };
+        let is_open = is_open_loop(&result.job);
+        let from = if is_open { "due" } else { "sent" };
         line(&format!("latency ({from})"), latency_line(&result.latency))?;
-        if result.workload.pace != Pace::Closed {
+        if is_open {
             line("  sent late by", latency_line(&result.send_delay))?;
         }
         if result.unsent > 0 {
@@ -73,12 +78,18 @@ impl Show for Report<'_> {
         if result.unanswered > 0 {
             line("unanswered", format!("{} requests", result.unanswered))?;
         }
-        line("audit", audit_line(&result.audit))?;
+        let audit = match &result.job {
+            Job::Produce(_) => audit_line(&result.audit),
+            Job::Consume(load) => check_line(&result.audit, load.check),
+        };
+        line("audit", audit)?;
         for finding in &result.audit.findings {
-            let kind = format!("{:?}", finding.kind).to_lowercase();
             let text = format!(
-                "partition {} offset {}: {kind}: {}",
-                finding.partition, finding.offset, finding.fact
+                "partition {} offset {}: {}: {}",
+                finding.partition,
+                finding.offset,
+                finding.kind.text(),
+                finding.fact
             );
             line("", text)?;
         }
@@ -92,7 +103,20 @@ fn run_line(result: &RunResult) -> String {
         RunEnd::Interrupted => ", interrupted".to_owned(),
         RunEnd::Failed { reason } => format!(", FAILED: {reason}"),
     };
-    format!("{} to {}, {}{end}", result.kind, result.topic, result.workload.pace)
+    match &result.job {
+        Job::Produce(load) => format!("produce to {}, {}{end}", result.topic, load.pace),
+        Job::Consume(load) => {
+            let from = match load.from {
+                ReadFrom::Beginning => "from the beginning".to_owned(),
+                ReadFrom::Tail { records } => format!("the last {records} records again and again"),
+            };
+            format!("consume from {}, {from}, by {} consumers{end}", result.topic, load.consumers)
+        }
+    }
+}
+
+fn is_open_loop(job: &Job) -> bool {
+    matches!(job, Job::Produce(load) if load.pace != Pace::Closed)
 }
 
 fn latency_line(latency: &LatencySummary) -> String {
@@ -129,13 +153,9 @@ fn process_line(used: &ProcessUse) -> String {
 }
 
 fn audit_line(audit: &AuditReport) -> String {
-    let verdict = match (audit.has_passed, audit.is_complete) {
-        (true, true) => "passed",
-        (true, false) => "passed as far as it went",
-        (false, _) => "FAILED",
-    };
     format!(
-        "{verdict}: {} of {} acknowledged batches as they were sent, {} unacknowledged (at most {}), {} in {:.1} s",
+        "{}: {} of {} acknowledged batches as they were sent, {} unacknowledged (at most {}), {} in {:.1} s",
+        verdict(audit),
         audit.matched_batches,
         audit.acked_batches,
         audit.unacked_batches,
@@ -143,6 +163,22 @@ fn audit_line(audit: &AuditReport) -> String {
         show_bytes(audit.bytes),
         audit.seconds
     )
+}
+
+fn check_line(audit: &AuditReport, check: Check) -> String {
+    let how = match check {
+        Check::Crc => "whole and in order",
+        Check::Offsets => "in order; checksums were not looked at",
+    };
+    format!("{}: {} batches {how}", verdict(audit), audit.matched_batches)
+}
+
+fn verdict(audit: &AuditReport) -> &'static str {
+    match (audit.has_passed, audit.is_complete) {
+        (true, true) => "passed",
+        (true, false) => "passed as far as it went",
+        (false, _) => "FAILED",
+    }
 }
 
 /// One second of a run.
@@ -172,8 +208,7 @@ pub(super) mod testing {
     pub(crate) fn result() -> RunResult {
         RunResult {
             format: RESULT_FORMAT,
-            kind: "produce".to_owned(),
-            workload: Workload::default(),
+            job: Job::Produce(Workload::default()),
             topic: "t".to_owned(),
             partitions: 1,
             leaders: 1,
@@ -253,7 +288,8 @@ mod tests {
         result.errors = testing::errors();
         result.unanswered = 2;
         result.unsent = 40;
-        result.workload.pace = Pace::Requests { per_second: 5 };
+        let pace = Pace::Requests { per_second: 5 };
+        result.job = Job::Produce(load::Workload { pace, ..load::Workload::default() });
         result.audit.has_passed = false;
         result.audit.findings = vec![Finding {
             kind: FindingKind::Missing,
@@ -271,6 +307,20 @@ mod tests {
             "sent late by",
             "audit           FAILED",
             "partition 3 offset 70: missing: the log ends at 70",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_run_that_read_says_so() {
+        let mut result = testing::result();
+        result.job = Job::Consume(load::ReadLoad::default());
+        let text = shown(&result);
+        for expected in [
+            "consume from t, from the beginning, by 1 consumers",
+            "read            2.00 MB",
+            "audit           passed: 12 batches whole and in order",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }

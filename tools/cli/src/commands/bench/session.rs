@@ -7,7 +7,7 @@ use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::time::Duration;
 
-use load::{HdrLog, HdrLogError, Interval, LoadError, Observer, Outcome as Ran, Target};
+use load::{HdrLog, HdrLogError, Interval, LoadError, Observer, Outcome as Ran, Target, Until};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_timerslack;
 use nix::unistd::Pid;
@@ -106,10 +106,9 @@ fn judge(ran: Ran) -> Outcome {
     let audit = &result.audit;
     // Records that are lost come first, whatever else went wrong; that they could not be read is the failure's own doing.
     if audit.has_contradicted() || (!audit.has_passed && failure.is_none()) {
-        let fact = format!(
-            "the audit failed: {} findings over {} acknowledged batches",
-            audit.finding_count, audit.acked_batches
-        );
+        let count = audit.acked_batches.max(audit.matched_batches);
+        let fact =
+            format!("the audit failed: {} findings over {count} batches", audit.finding_count);
         let next =
             "look at the findings above; corelog log verify DIR checks the files of a stopped node";
         return Err(Failure::new(Exit::Damaged, fact).advise(next));
@@ -174,6 +173,11 @@ impl<'a> Told<'a> {
 }
 
 impl Observer for Told<'_> {
+    fn filling(&mut self, until: &Until) {
+        let bytes = until.bytes.map(show_bytes).unwrap_or_default();
+        self.say(&format!("corelog: filling a topic first: {bytes}"));
+    }
+
     fn started(&mut self, target: &Target) {
         let count = |count: usize, noun: &str| {
             format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
