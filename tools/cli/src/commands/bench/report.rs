@@ -5,8 +5,8 @@
 use std::io::{self, Write};
 
 use load::{
-    AuditReport, Check, Interval, Job, LatencySummary, Pace, ProcessUse, ReadFrom, RunEnd,
-    RunResult,
+    AuditReport, Check, Interval, Job, LatencySummary, Measured, Pace, ProcessUse, ReadFrom,
+    RunEnd, RunResult,
 };
 use serde::{Serialize, Serializer};
 
@@ -28,16 +28,7 @@ impl Show for Report<'_> {
         let measured = &result.measured;
         let mut line = |name: &str, text: String| writeln!(sink, "{name:<16}{text}");
         line("run", run_line(result))?;
-        line(
-            "throughput",
-            format!(
-                "{:.1} MB/s, {:.0} records/s, {:.0} requests/s over {:.1} s",
-                measured.mb_per_second,
-                measured.records_per_second,
-                measured.requests_per_second,
-                measured.seconds
-            ),
-        )?;
+        line("throughput", throughput_line(measured))?;
         let is_produce = matches!(result.job, Job::Produce(_));
         line(
             if is_produce { "acknowledged" } else { "read" },
@@ -117,6 +108,16 @@ fn run_line(result: &RunResult) -> String {
 
 fn is_open_loop(job: &Job) -> bool {
     matches!(job, Job::Produce(load) if load.pace != Pace::Closed)
+}
+
+fn throughput_line(measured: &Measured) -> String {
+    format!(
+        "{:.1} MB/s, {:.0} records/s, {:.0} requests/s over {:.1} s",
+        measured.mb_per_second,
+        measured.records_per_second,
+        measured.requests_per_second,
+        measured.seconds
+    )
 }
 
 fn latency_line(latency: &LatencySummary) -> String {
@@ -201,7 +202,7 @@ pub(super) fn progress_line(interval: &Interval) -> String {
 pub(super) mod testing {
     //! A result for tests.
 
-    use load::{ErrorCount, Measured, RESULT_FORMAT, Workload};
+    use load::{ErrorCount, RESULT_FORMAT, Workload};
 
     use super::*;
 
