@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod compare;
 mod consume;
 mod failure;
 mod interrupt;
@@ -22,6 +23,8 @@ pub(crate) enum BenchCommand {
     Produce(Box<options::ProduceArgs>),
     /// Read a topic with consumers beside each other, check every batch, and measure
     Consume(Box<consume::ConsumeArgs>),
+    /// Show two saved results side by side, with their ratios
+    Compare(compare::CompareArgs),
 }
 
 /// Runs one.
@@ -29,5 +32,6 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
         BenchCommand::Produce(args) => produce::run(args),
         BenchCommand::Consume(args) => consume::run(args),
+        BenchCommand::Compare(args) => compare::run(args),
     }
 }

@@ -250,3 +250,38 @@ fn what_cannot_be_run_says_why_and_what_to_do() {
     check(&["--hdr-log", "/no/such/dir/x"], IO, &["/no/such/dir/x"]);
     assert!(!Path::new("/no/such/dir").exists());
 }
+
+#[test]
+fn two_saved_results_are_compared_and_what_is_none_is_refused() {
+    let (a, b) = (TempFile::new("a.json"), TempFile::new("b.json"));
+    for (file, in_flight) in [(&a, "1"), (&b, "4")] {
+        let args = ["bench", "produce", "-q", "--warm-up", "0", "--bytes", "2MB"];
+        let more = ["--batch-bytes", "64KiB", "--in-flight", in_flight, "--save", file.path()];
+        ok(with_input(&[&args[..], &more].concat(), ""));
+    }
+    let compare = |a: &str, b: &str, format: &str| {
+        Command::new(BINARY).args(["bench", "compare", a, b, "-o", format]).output().unwrap()
+    };
+    let table = ok(compare(a.path(), b.path(), "table"));
+    assert!(table.contains("asked of them: in_flight = 1 and 4"), "{table}");
+    let json = ok(compare(a.path(), a.path(), "json"));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(json["rows"][0]["name"], "throughput");
+    assert_eq!(json["rows"][0]["ratio"], 1.0);
+    assert!(ok(compare(a.path(), b.path(), "yaml")).starts_with("---\n"));
+
+    let changed = TempFile::new("changed.json");
+    let saved = std::fs::read_to_string(a.path()).unwrap();
+    let check = |text: &str, fact: &str| {
+        std::fs::write(changed.path(), text).unwrap();
+        let output = compare(a.path(), changed.path(), "table");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(REFUSED), "{said}");
+        assert!(said.contains(fact) && said.contains("next: "), "{fact}: {said}");
+    };
+    check("{", "not JSON");
+    check("{}", "no result of a bench: missing field");
+    check(&saved.replace("\"format\": 1", "\"format\": 2"), "of format 2");
+    check(&saved.replace("\"has_passed\": true", "\"has_passed\": false"), "its audit did");
+    assert_eq!(compare("/no/such", a.path(), "table").status.code(), Some(IO));
+}
