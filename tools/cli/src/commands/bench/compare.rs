@@ -131,16 +131,6 @@ fn read(path: &Path) -> Outcome<RunResult> {
 }
 
 fn differences(first: &RunResult, second: &RunResult) -> Outcome<Vec<Difference>> {
-    let flat = |result: &RunResult| {
-        let job = serde_json::to_value(&result.job).map_err(|error| {
-            Failure::new(Exit::Refused, format!("what the run did cannot be told: {error}"))
-        })?;
-        let mut fields = Vec::new();
-        flatten("", &job, &mut fields);
-        fields.push(("partitions".to_owned(), result.partitions.into()));
-        fields.push(("connections opened".to_owned(), result.connections.into()));
-        Ok(fields)
-    };
     let (first, second) = (flat(first)?, flat(second)?);
     let value = |fields: &[(String, Value)], what: &str| {
         let found = fields.iter().find(|(name, _)| name == what);
@@ -155,6 +145,18 @@ fn differences(first: &RunResult, second: &RunResult) -> Outcome<Vec<Difference>
         b: value(&second, what),
     });
     Ok(pairs.filter(|pair| pair.a != pair.b).collect())
+}
+
+/// What was asked of a run, as names and values.
+fn flat(result: &RunResult) -> Outcome<Vec<(String, Value)>> {
+    let job = serde_json::to_value(&result.job).map_err(|error| {
+        Failure::new(Exit::Refused, format!("what the run did cannot be told: {error}"))
+    })?;
+    let mut fields = Vec::new();
+    flatten("", &job, &mut fields);
+    fields.push(("partitions".to_owned(), result.partitions.into()));
+    fields.push(("connections opened".to_owned(), result.connections.into()));
+    Ok(fields)
 }
 
 /// The fields of an object, those of objects in it by their path.

@@ -23,12 +23,6 @@ fn exit(error: &LoadError) -> Exit {
     match error {
         LoadError::Workload(_) => Exit::Usage,
         LoadError::TimedOut { .. } => Exit::TimedOut,
-        LoadError::NothingToRead { .. } => {
-            "fill it first, or leave --topic out: a topic is made and filled then"
-        }
-        LoadError::Unfilled { .. } => {
-            "corelog bench produce shows what becomes of batches; the node's log may say why"
-        }
         LoadError::Process(_) => Exit::Io,
         LoadError::Refused { .. }
         | LoadError::LeaderMoved { .. }
@@ -81,6 +75,12 @@ fn advice(error: &LoadError) -> Option<&'static str> {
             "run it again when the cluster is at rest: corelog topic describe shows the leaders"
         }
         LoadError::TooMany { .. } => "use a topic with fewer",
+        LoadError::NothingToRead { .. } => {
+            "fill it first, or leave --topic out: a topic is made and filled then"
+        }
+        LoadError::Unfilled { .. } => {
+            "corelog bench produce shows what becomes of batches; the node's log may say why"
+        }
         LoadError::Process(_) => "correct --broker-pid: a process of this machine",
         LoadError::Malformed { .. }
         | LoadError::Numbered { .. }
