@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::audit::AuditReport;
 use crate::latency::LatencySummary;
 use crate::read_load::ReadLoad;
-use crate::workload::Workload;
+use crate::workload::{Pace, Workload};
 
 /// The format of a saved result.
 pub const RESULT_FORMAT: u32 = 1;
@@ -63,6 +63,14 @@ pub enum Job {
     Produce(Workload),
     /// It reads.
     Consume(ReadLoad),
+}
+
+impl Job {
+    /// Whether requests are due at times that the broker has no say in.
+    #[must_use]
+    pub fn is_open_loop(&self) -> bool {
+        matches!(self, Self::Produce(load) if load.pace != Pace::Closed)
+    }
 }
 
 impl RunResult {

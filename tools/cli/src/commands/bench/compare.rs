@@ -185,7 +185,7 @@ const FIGURES: [(&str, &str, Better, Figure); 17] = [
     ("latency p99.99", "ms", Better::Lower, |r| latency(r, |l| l.p9999_ms)),
     ("latency max", "ms", Better::Lower, |r| latency(r, |l| l.max_ms)),
     ("sent late by p99", "ms", Better::Lower, |r| {
-        (r.send_delay.count > 0).then_some(r.send_delay.p99_ms)
+        r.job.is_open_loop().then_some(r.send_delay.p99_ms)
     }),
     ("never left", "requests", Better::Lower, |r| Some(count(r.unsent))),
     ("broker CPU", "s/GB", Better::Lower, |r| r.broker.and_then(|b| b.cpu_seconds_per_gb)),

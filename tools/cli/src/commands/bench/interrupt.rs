@@ -1,4 +1,4 @@
-//! Ctrl-C during a bench: the first ends the sending, and the run is audited and told; the second ends the process.
+//! Ctrl-C during a bench: the first ends sending and reading, and the run is audited and told; the second ends the process.
 //!
 //! Owns the signal. It is taken by a thread that waits for it, and blocked everywhere else: an interrupted wait would end the
 //! executor's loop.
@@ -29,7 +29,7 @@ pub(super) fn watch() -> Outcome<StopSignal> {
             return;
         }
         eprintln!(
-            "corelog: stopping; what was sent is read back. Another signal, half a second later or more, ends at once"
+            "corelog: stopping; the run is audited and told as far as it went. Another signal, half a second later or more, ends at once"
         );
         asked.request();
         let first = Instant::now();

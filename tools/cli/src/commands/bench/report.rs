@@ -5,8 +5,8 @@
 use std::io::{self, Write};
 
 use load::{
-    AuditReport, Check, Interval, Job, LatencySummary, Measured, Pace, ProcessUse, ReadFrom,
-    RunEnd, RunResult,
+    AuditReport, Check, Interval, Job, LatencySummary, Measured, ProcessUse, ReadFrom, RunEnd,
+    RunResult,
 };
 use serde::{Serialize, Serializer};
 
@@ -40,7 +40,7 @@ impl Show for Report<'_> {
                 measured.requests
             ),
         )?;
-        let is_open = is_open_loop(&result.job);
+        let is_open = result.job.is_open_loop();
         let from = if is_open { "due" } else { "sent" };
         line(&format!("latency ({from})"), latency_line(&result.latency))?;
         if is_open {
@@ -101,13 +101,13 @@ fn run_line(result: &RunResult) -> String {
                 ReadFrom::Beginning => "from the beginning".to_owned(),
                 ReadFrom::Tail { records } => format!("the last {records} records again and again"),
             };
-            format!("consume from {}, {from}, by {} consumers{end}", result.topic, load.consumers)
+            let readers = match load.consumers {
+                1 => "one consumer".to_owned(),
+                count => format!("{count} consumers"),
+            };
+            format!("consume from {}, {from}, by {readers}{end}", result.topic)
         }
     }
-}
-
-fn is_open_loop(job: &Job) -> bool {
-    matches!(job, Job::Produce(load) if load.pace != Pace::Closed)
 }
 
 fn throughput_line(measured: &Measured) -> String {
@@ -289,7 +289,7 @@ mod tests {
         result.errors = testing::errors();
         result.unanswered = 2;
         result.unsent = 40;
-        let pace = Pace::Requests { per_second: 5 };
+        let pace = load::Pace::Requests { per_second: 5 };
         result.job = Job::Produce(load::Workload { pace, ..load::Workload::default() });
         result.audit.has_passed = false;
         result.audit.findings = vec![Finding {
@@ -319,7 +319,7 @@ mod tests {
         result.job = Job::Consume(load::ReadLoad::default());
         let text = shown(&result);
         for expected in [
-            "consume from t, from the beginning, by 1 consumers",
+            "consume from t, from the beginning, by one consumer",
             "read            2.00 MB",
             "audit           passed: 12 batches whole and in order",
         ] {
