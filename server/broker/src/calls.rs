@@ -184,6 +184,8 @@ pub enum Waited {
     TimeOver,
     /// Too many wait on a partition already: answer with what is there.
     NoRoom,
+    /// Others wait for memory that the connection holds: answer with what is there.
+    Hurried,
 }
 
 /// One partition of a ListOffsets request.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use crate::calls::ConnectionNumber;
-use crate::connection::Routing;
+use crate::connection::{Activity, Routing};
 use crate::endpoint::Approach;
 
 /// Who is behind a connection.
@@ -91,6 +91,8 @@ pub struct RequestContext {
     pub stages: Stages,
     /// Which cores the requests of the connection concern.
     pub(crate) routing: Rc<Routing>,
+    /// Whether the connection still moves, and whether others wait for what it holds.
+    pub(crate) activity: Rc<Activity>,
 }
 
 impl RequestContext {

@@ -2,14 +2,15 @@
 //!
 //! Owns what both halves of a connection and the sweep of silent ones share: when something last moved, since when a large
 //! request has been arriving and a piece of an answer waiting to be taken, how long the client has been waited for while it held
-//! memory, and the flag that ends it. It never ends anything itself.
+//! memory, the word to a long poll that others wait for what the connection holds, and the flag that ends it. It never ends
+//! anything itself.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
 use crate::memory::MemoryWatch;
-use crate::sync::Flag;
+use crate::sync::{Event, Flag};
 
 /// Why the sweep gave a connection up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub(crate) struct Activity {
     sent_time: Cell<Duration>,
     /// Memory that is held until answers have left, with `sent_time` as it was.
     memory: RefCell<Vec<(MemoryWatch, Duration)>>,
+    /// Others wait for memory that the connection holds.
+    hurried: Rc<Event>,
     lapse: Cell<Option<Lapse>>,
     given_up: Flag,
 }
@@ -95,6 +98,7 @@ impl Activity {
             sending_begun: Cell::new(None),
             sent_time: Cell::default(),
             memory: RefCell::default(),
+            hurried: Event::new(),
             lapse: Cell::new(None),
             given_up: Flag::default(),
         })
@@ -156,6 +160,19 @@ impl Activity {
         let mut memory = self.memory.borrow_mut();
         memory.retain(|(watch, _)| watch.is_held());
         memory.push((watch, sent_time));
+    }
+
+    /// Tells a long poll of the connection to end, where others wait for memory that the connection holds: of that request, or of
+    /// those behind it, which have to wait for it.
+    pub(crate) fn hurry(&self) {
+        if self.memory.borrow().iter().any(|(watch, _)| watch.is_waited_for()) {
+            self.hurried.notify();
+        }
+    }
+
+    /// Ends at the next [`Activity::hurry`] that means this connection.
+    pub(crate) async fn hurried(&self) {
+        self.hurried.listen().await;
     }
 
     /// Whether others have waited for so long for memory that this client only has to take its answers to give back.
@@ -323,6 +340,26 @@ mod tests {
         let mut next = Box::pin(budget.take(1));
         assert!(block_on(poll_once(&mut next)).is_none());
         assert_eq!(activity.expire(at(180), &PATIENCE), Some(Lapse::Stalled));
+    }
+
+    #[test]
+    fn a_long_poll_is_hurried_while_others_wait_for_what_its_connection_holds() {
+        let budget = MemoryBudget::new(10);
+        let (activity, other) = (Activity::new(at(0)), Activity::new(at(0)));
+        let held = block_on(budget.take(10));
+        activity.note_memory(held.watch());
+        let mut hurried = Box::pin(activity.hurried());
+        let mut untouched = Box::pin(other.hurried());
+        let mut tell = || {
+            activity.hurry();
+            other.hurry();
+            let is_told = block_on(poll_once(&mut hurried)).is_some();
+            (is_told, block_on(poll_once(&mut untouched)).is_some())
+        };
+        assert_eq!(tell(), (false, false), "nobody waits");
+        let mut next = Box::pin(budget.take(1));
+        assert!(block_on(poll_once(&mut next)).is_none());
+        assert_eq!(tell(), (true, false), "the other holds nothing");
     }
 
     #[test]

@@ -240,6 +240,7 @@ impl<P: Platform> Incoming<P> {
             local: reader.local_address(),
             stages: Stages::default(),
             routing: arrival.routing,
+            activity: Rc::clone(&activity),
         };
         let decoder = match arrival.read_ahead {
             Some(read_ahead) => FrameDecoder::resumed(limits, read_ahead),
@@ -385,8 +386,7 @@ impl<P: Platform> Incoming<P> {
         let Some(bytes) = self.decoder.frame_under_way() else { return Ok(()) };
         if bytes > COUNTED_BYTES_MIN && self.decoder.pending_bytes() > COUNTED_BYTES_MIN {
             let counted = counted_bytes(self.decoder.frame_start(), bytes);
-            let take = async { Ok(shard.request_memory().take(counted).await) };
-            self.memory = Some(or(take, ended(&self.activity, shard.stopping())).await?);
+            self.memory = Some(self.take_memory(shard, counted).await?);
             self.activity.begin_arrival(shard.platform().monotonic());
         }
         Ok(())
@@ -406,8 +406,21 @@ impl<P: Platform> Incoming<P> {
             return Ok(None);
         }
         let counted = counted_bytes(frame, frame.len());
-        let take = async { Ok(Some(shard.request_memory().take(counted).await)) };
-        or(take, ended(&self.activity, shard.stopping())).await
+        self.take_memory(shard, counted).await.map(Some)
+    }
+
+    /// Waits for memory, unless the client is gone by then: what it sent must not take effect long after.
+    async fn take_memory<M: Mesh<Message>>(
+        &self,
+        shard: &Rc<Shard<P, M>>,
+        counted: usize,
+    ) -> Result<HeldMemory, EndReason> {
+        let take = async { Ok(shard.request_memory().take(counted).await) };
+        let gone = async {
+            abandoned(&self.reader, shard).await;
+            Err(EndReason::Closed)
+        };
+        or(take, or(ended(&self.activity, shard.stopping()), gone)).await
     }
 
     async fn read_more<M: Mesh<Message>>(

@@ -8,6 +8,7 @@ mod incremental;
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 use std::time::Duration;
 
 use commitlog::{Disk, Executor};
@@ -242,6 +243,7 @@ fn plan_of<P: Platform, M: Mesh<Message>>(
         wait_max: wait_of(request),
         entries,
         memory: call.memory.clone(),
+        activity: Some(Rc::clone(&call.context.activity)),
     }
 }
 

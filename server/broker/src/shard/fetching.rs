@@ -19,6 +19,7 @@ use record::{Offset, ShardIndex, TopicPartition};
 use crate::calls::{
     EntrySlot, FetchAnswer, FetchCall, FetchEntry, Fetched, Reply, Request, WaitCall, Waited,
 };
+use crate::connection::Activity;
 use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::mutant::Rule;
@@ -37,6 +38,10 @@ const REMOTE_WAIT_MAX: Duration = Duration::from_secs(1);
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(1);
 const LOOK_AGAIN_MAX: Duration = Duration::from_millis(64);
 
+/// How long a Fetch may wait though others wait for memory that its connection holds: what Kafka's clients ask for by default. A
+/// client may ask for weeks, and with as little as 70 bytes keep large requests behind it that nobody else has room beside.
+const HURRIED_WAIT_MAX: Duration = Duration::from_millis(500);
+
 /// A Fetch whose partitions have been found.
 #[derive(Debug, Clone)]
 pub struct FetchPlan {
@@ -52,6 +57,8 @@ pub struct FetchPlan {
     pub entries: Vec<(ShardIndex, FetchEntry)>,
     /// What the request takes in memory, where that is counted.
     pub(crate) memory: Option<Rc<HeldMemory>>,
+    /// Says when others wait for what the connection holds.
+    pub(crate) activity: Option<Rc<Activity>>,
 }
 
 /// The most that one reading of a plan may bring into memory.
@@ -108,7 +115,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over. Where there is less
     /// memory than it might fill, there is enough when an owner has filled its part.
     pub(crate) async fn fetch(&self, plan: &FetchPlan) -> (FetchAnswers<P>, HeldMemory) {
-        let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
+        let begun = self.platform().monotonic();
+        let deadline = begun.saturating_add(plan.wait_max);
         let appetite = plan.appetite();
         let mut pause = Duration::ZERO;
         let mut is_over = false;
@@ -129,13 +137,14 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             // What was read holds buffers in memory, and the wait may be as long as the client likes.
             drop((answers, memory));
             let parked = self.metrics().fetches_parked.hold();
-            let waited = self.wait_for_more(plan, &seen, left).await;
+            let more = self.wait_for_more(plan, &seen, left);
+            let waited = or(more, self.hurried(plan, begun, left)).await;
             drop(parked);
             match waited {
                 Waited::LookAgain => {}
                 // Nothing came, at least from the core that was asked for a part of the time: there is no one to let catch up.
                 Waited::TimeOver => continue,
-                Waited::NoRoom => is_over = true,
+                Waited::NoRoom | Waited::Hurried => is_over = true,
             }
             if !pause.is_zero() {
                 let left = deadline.saturating_sub(self.platform().monotonic());
@@ -144,6 +153,22 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             }
             pause = (pause * 2).clamp(LOOK_AGAIN_MIN, LOOK_AGAIN_MAX);
         }
+    }
+
+    /// Ends when a Fetch that began at `begun` may wait no longer because others wait for what its connection holds; `left` is what
+    /// it would wait.
+    async fn hurried(&self, plan: &FetchPlan, begun: Duration, left: Duration) -> Waited {
+        let waited = self.platform().monotonic().saturating_sub(begun);
+        let granted = HURRIED_WAIT_MAX.saturating_sub(waited);
+        match &plan.activity {
+            Some(activity) if left > granted => {
+                self.platform().sleep(granted).await;
+                activity.hurried().await;
+            }
+            // It is over before that.
+            Some(_) | None => std::future::pending().await,
+        }
+        Waited::Hurried
     }
 
     /// Reads every partition once, each core with the whole budget: the budget is spent in the request's order afterwards.
@@ -431,6 +456,7 @@ mod tests {
                 wait_max: Duration::ZERO,
                 entries: entries.collect(),
                 memory: None,
+                activity: None,
             };
             assert_eq!(plan.appetite(), Appetite { bytes, owner_count });
         };
@@ -450,6 +476,7 @@ mod tests {
             wait_max: Duration::ZERO,
             entries: Vec::new(),
             memory: None,
+            activity: None,
         };
         let check = |plan: FetchPlan, memory_bytes, owner_bytes, bytes_max, enough| {
             let appetite = Appetite { bytes: 300, owner_count: 6 };

@@ -176,6 +176,18 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
+    /// Tells long polls to end where their connections hold memory that others wait for.
+    pub(super) async fn hurry_long_polls(&self) {
+        if self.request_memory.waiter_count() == 0 {
+            return;
+        }
+        let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();
+        for activity in live {
+            activity.hurry();
+            self.platform.yield_if_needed().await;
+        }
+    }
+
     /// Serves a new connection, or refuses it: dropping both halves closes it.
     fn take_in(self: &Rc<Self>, name: &ListenerName, reader: P::Reader, writer: P::Writer) {
         let settings = self.settings.get();

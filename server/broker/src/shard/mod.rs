@@ -329,6 +329,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             self.connections_swept_at.set(now);
             self.end_silent_connections(now).await;
         }
+        self.hurry_long_polls().await;
         for partition in self.watched.all() {
             match self.owned(partition) {
                 Owned::Here(driver) => driver.tick(now),

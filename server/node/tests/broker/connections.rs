@@ -2,13 +2,16 @@
 
 use std::cell::RefCell;
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
+use record::Offset;
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::fetch::FetchRequest;
 use wire::metadata::{MetadataRequest, MetadataResponse};
 use wire::produce::ProduceResponse;
 use wire::{Call, ErrorCode, Records, encode_request};
 
-use crate::support::{Client, Node, Topic, fetch_of, fetched, plain, produce_of};
+use crate::support::{Client, Node, Topic, fetch_of, fetched, list_of, listed, plain, produce_of};
 
 /// A frame of this key and version with a body of these bytes.
 fn frame(key: i16, version: i16, body: &[u8]) -> Vec<u8> {
@@ -287,6 +290,60 @@ fn large_requests_wait_for_memory_and_come_when_there_is_room() {
     assert_eq!(body.responses[0].partition_responses[0].error_code, ErrorCode::None);
     node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes == 0);
     assert_eq!(node.metric("corelog_request_memory_waiters"), 0);
+}
+
+/// P72 behind a long poll: who asks for weeks of waiting and holds memory that others need is answered first.
+#[test]
+fn a_long_poll_ends_where_others_wait_for_what_its_client_holds() {
+    let node = Node::start(1, &["request.memory.bytes=1048576"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 2);
+    let mut greedy = node.connect();
+    let polled =
+        greedy.send(12, &FetchRequest { max_wait_ms: i32::MAX, ..fetch_of(&topic, &[(0, 0)]) });
+    let behind = greedy.send(7, &list_of(&topic, &vec![(0, -1); 20_000]));
+    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes > 1 << 20);
+
+    let records = plain(100_000);
+    let answer = client.call(9, &produce_of(&topic, &[(1, &records)]));
+    let body: ProduceResponse<'_> = answer.read();
+    assert_eq!(body.responses[0].partition_responses[0].error_code, ErrorCode::None);
+    let answer = greedy.receive(12).unwrap();
+    assert_eq!(answer.correlation_id(), polled);
+    assert!(fetched(&answer).records.inline().is_empty());
+    assert_eq!(greedy.receive(7).unwrap().correlation_id(), behind);
+    // While nobody waits it takes its time.
+    greedy.send(12, &FetchRequest { max_wait_ms: 2_000, ..fetch_of(&topic, &[(0, 0)]) });
+    let begun = Instant::now();
+    assert!(fetched(&greedy.receive(12).unwrap()).records.inline().is_empty());
+    assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
+}
+
+/// Who leaves while waiting leaves nothing behind: neither a socket, nor a request that takes effect long after.
+#[test]
+fn a_client_that_leaves_while_it_waits_for_memory_is_not_kept() {
+    let node = Node::start(1, &["request.memory.bytes=1048576"]);
+    let mut client = node.connect();
+    let topic = Topic::create(&mut client, 1);
+    let size = (99_u32 << 20).to_be_bytes();
+    let mut slow = node.connect();
+    slow.send_bytes(&[size.as_slice(), &frame(0, 9, &[0; 100_000])[4..]].concat());
+    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes > 1 << 20);
+
+    let mut leaving = node.connect();
+    leaving.send(9, &produce_of(&topic, &[(0, &plain(100_000))]));
+    node.wait_for_metric("corelog_request_memory_waiters", |waiters| waiters > 0);
+    drop(leaving);
+    let slow = RefCell::new(slow);
+    node.wait_for_metric("corelog_connections", |count| {
+        // Fast enough to be waited for.
+        slow.borrow_mut().send_bytes(&[0; 4096]);
+        count == 2
+    });
+    drop(slow);
+    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes == 0);
+    let end = client.call(7, &list_of(&topic, &[(0, -1)]));
+    assert_eq!(listed(&end)[0].offset, Offset(0), "it was never appended");
 }
 
 /// P72 for answers: readers that take theirs slowly leave the others one batch at a time, and nobody nothing.
