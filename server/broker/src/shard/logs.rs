@@ -4,6 +4,7 @@
 //! serves the rest. Nothing is deleted because metadata is missing: only a topic that an image has dropped is.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -318,38 +319,34 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }))
     }
 
+    /// Deletes the logs of a topic. One at a time, each looked for anew: what is served may stop meanwhile and be offline, and what
+    /// is let go of may be served again.
     pub(super) async fn delete_topic(&self, topic_id: TopicId) {
-        let gone: Vec<TopicPartition> = {
-            let partitions = self.partitions.borrow();
-            partitions.keys().filter(|known| known.topic_id == topic_id).copied().collect()
-        };
-        for partition in gone {
-            let driver = self.partitions.borrow_mut().remove(&partition);
-            let Some(driver) = driver else { continue };
-            driver.end(EndReason::Deleted);
-            let deleted = self.store.delete_log(driver.log().clone()).await;
-            if let Err(error) = deleted {
-                // The name stays taken on disk; the next start moves the directory to stray/.
-                tracing::error!(partition = driver.name(), %error, "the files of a deleted partition stay");
+        loop {
+            let served = first_of(&mut self.partitions.borrow_mut(), topic_id);
+            if let Some(driver) = served {
+                self.delete_served(&driver).await;
+                continue;
             }
+            let offline = first_of(&mut self.offline.borrow_mut(), topic_id);
+            let Some(offline) = offline else { return };
+            self.delete_offline(&offline.log).await;
         }
-        self.delete_offline(topic_id).await;
+    }
+
+    async fn delete_served(&self, driver: &PartitionDriver<P>) {
+        driver.end(EndReason::Deleted);
+        let deleted = self.store.delete_log(driver.log().clone()).await;
+        if let Err(error) = deleted {
+            // The name stays taken on disk; the next start moves the directory to stray/.
+            tracing::error!(partition = driver.name(), %error, "the files of a deleted partition stay");
+        }
     }
 
     /// Deletes what could not be opened: where the disk was full, its files are the space that a deletion is to give back.
-    async fn delete_offline(&self, topic_id: TopicId) {
-        let mut gone = Vec::new();
-        self.offline.borrow_mut().retain(|partition, offline| {
-            let stays = partition.topic_id != topic_id;
-            if !stays {
-                gone.push(offline.log.clone());
-            }
-            stays
-        });
-        for log in gone {
-            if let Err(error) = self.store.delete_unopened(&log).await {
-                tracing::error!(partition = %log, %error, "the files of a deleted partition stay until the next start");
-            }
+    async fn delete_offline(&self, log: &LogIdentity) {
+        if let Err(error) = self.store.delete_unopened(log).await {
+            tracing::error!(partition = %log, %error, "the files of a deleted partition stay until the next start");
         }
     }
 
@@ -372,6 +369,14 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.ended.raise();
         closed
     }
+}
+
+/// Takes the first partition of a topic out.
+fn first_of<T>(map: &mut BTreeMap<TopicPartition, T>, topic_id: TopicId) -> Option<T> {
+    let lowest = TopicPartition { topic_id, partition: PartitionIndex(i32::MIN) };
+    let (first, _) = map.range(lowest..).next()?;
+    let first = Some(*first).filter(|partition| partition.topic_id == topic_id)?;
+    map.remove(&first)
 }
 
 fn identity_of(topic: &Topic, index: PartitionIndex) -> LogIdentity {

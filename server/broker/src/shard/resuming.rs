@@ -95,9 +95,12 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         self.offline.borrow_mut().insert(partition, offline);
         driver.end(reason);
         if let Err(error) = self.store.release_log(driver.log()).await {
+            if self.offline.borrow_mut().remove(&partition).is_none() {
+                // Its topic was deleted meanwhile, and its files with it.
+                return;
+            }
             tracing::error!(partition = driver.name(), %error, "read-only until the node is started again");
             // It still serves what it holds.
-            self.offline.borrow_mut().remove(&partition);
             self.partitions.borrow_mut().insert(partition, Rc::clone(driver));
         }
     }

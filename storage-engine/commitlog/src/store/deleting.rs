@@ -22,23 +22,23 @@ impl<D: Disk, E: Executor> Store<D, E> {
         self.0.shared.forget_log(inner.key);
         self.move_to_deleted(&inner.directory, log_id).await?;
         self.0.logs.borrow_mut().remove(&log_id);
-        self.0.entries.borrow_mut().remove(&log_id);
-        self.0.tried.borrow_mut().remove(&log_id);
-        self.0.prepared.borrow_mut().remove(&log_id);
+        self.forget(&log_id);
         self.0.shared.changed.set(true);
         Ok(())
     }
 
-    /// The same for a log that could not be opened, or was released: what lies in its place goes if it names the topic. Anything
-    /// else stays for the next start, which moves it aside.
+    /// The same for a log that could not be opened, is being released, or was: what lies in its place goes if it names the topic.
+    /// Anything else stays for the next start, which moves it aside.
     ///
     /// Order   nobody opens it any more: what is being opened is left alone.
     pub async fn delete_unopened(&self, identity: &LogIdentity) -> Result<(), StoreError> {
         let log_id = identity.topic_partition();
-        let is_used =
-            self.0.logs.borrow().contains_key(&log_id) || self.0.opening.borrow().contains(&log_id);
-        if is_used {
+        if self.0.opening.borrow().contains(&log_id) {
             return Ok(());
+        }
+        if let Some(log) = self.log(&log_id) {
+            // Whoever releases it finds it closed.
+            return self.delete_log(log).await;
         }
         let path = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
         let names = match directory::read_topic_id(&self.0.shared.disk, &path).await {

@@ -1,6 +1,6 @@
 //! Logs whose acknowledgements do not wait for a sync: what is safe, and when it becomes durable all the same.
 
-use commitlog::{DiskError, LogOptions, SafeEnd, StoreError};
+use commitlog::{DiskError, LogFailure, LogOptions, ReleaseError, SafeEnd, StoreError};
 use record::{Codec, Offset};
 
 use crate::support::world::{DIRECTORY, NOW, Settings, TOPIC, World, batch, identity};
@@ -216,4 +216,34 @@ fn what_a_released_log_has_promised_is_owed_until_it_is_open_again_with_all_of_i
         let expected = if matches!(again, Again::Whole) { Ok(()) } else { Err(owed) };
         assert_eq!(executor.run(store.close(NOW)), expected);
     }
+}
+
+#[test]
+fn a_log_that_is_deleted_while_it_is_released_is_gone_and_owes_nothing() {
+    let mut world = cached();
+    write(&mut world, 3, 100);
+    world.disk.hold_syncs_of(".log");
+    world.store.sync_written();
+    world.disk.fail_writes_of(".log", DiskError::NoSpace);
+    world.append(&batch(Codec::None, NOW.0, 1, 100));
+    let World { executor, store, log, disk, .. } = &world;
+    let failed = std::future::poll_fn(|_| match log.failure() {
+        Some(_) => std::task::Poll::Ready(()),
+        None => std::task::Poll::Pending,
+    });
+    executor.run(failed);
+    let topic = identity(TOPIC);
+    let delete_and_go_on = async {
+        let go_on = async { disk.hold_syncs_of("") };
+        futures_lite::future::zip(store.delete_unopened(&topic), go_on).await.0
+    };
+    // It waits for the sync that is under way.
+    let release = store.release_log(log);
+    let (released, deleted) =
+        executor.run(futures_lite::future::zip(release, delete_and_go_on));
+    let failure = Some(LogFailure::Closed);
+    assert_eq!(released, Err(ReleaseError::NotPassing { failure }));
+    assert_eq!(deleted, Ok(()));
+    assert!(disk.names("topics").is_empty(), "{:?}", disk.names("topics"));
+    assert_eq!(executor.run(store.close(NOW)), Ok(()));
 }
