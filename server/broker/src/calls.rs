@@ -13,6 +13,7 @@ use cluster::{
     AlterConfigs, AlterRefusal, CreateOutcome, CreatePartitions, DeleteOutcome, FeatureRefusal,
     GrowthOutcome, Image, ProducerIdBlock, UpdateFeatures,
 };
+use commitlog::{StoreError, UnclosedLog};
 use partition::{Acks, ActiveProducer, Isolation};
 use record::{EpochEnd, LeaderEpoch, Offset, Timestamp, TopicId, TopicPartition};
 
@@ -69,6 +70,15 @@ pub enum ZstdAllowed {
     Yes,
     /// Error 76 otherwise.
     No,
+}
+
+/// How a core has closed its logs.
+#[derive(Debug, Clone, Default)]
+pub struct CoreStop {
+    /// Logs that are not in order.
+    pub unclosed: Vec<UnclosedLog>,
+    /// Why the next start must recover all of them.
+    pub error: Option<StoreError>,
 }
 
 /// Where a batch went.
@@ -461,9 +471,11 @@ pub enum Reply {
     Opened(Result<usize, String>),
     /// To [`Request::Listen`]: the bound addresses, with the ports that port 0 became, or why not.
     Listening(Result<Vec<SocketAddr>, String>),
-    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Settle`], [`Request::ForgetOthers`], [`Request::Apply`],
-    /// [`Request::Drain`] and [`Request::Stop`].
+    /// To [`Request::TakeOver`], [`Request::Accept`], [`Request::Settle`], [`Request::ForgetOthers`], [`Request::Apply`] and
+    /// [`Request::Drain`].
     Done,
+    /// To [`Request::Stop`].
+    Stopped(CoreStop),
     /// To [`Request::Settle`]: the disk refused, which the log tells of.
     NotSettled,
     /// To [`Request::Metrics`].

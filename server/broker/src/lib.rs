@@ -29,7 +29,7 @@ pub mod send_path;
 pub mod shard;
 pub mod sync;
 
-pub use control::{ControlOptions, Ready, StartRefusal, run_control};
+pub use control::{ControlOptions, Ready, StartRefusal, StopFaults, Stopped, run_control};
 pub use mesh_call::Message;
 pub use platform::Platform;
 pub use shard::run_data_core;

@@ -56,6 +56,8 @@ exit_reasons! {
     CoreFailed = 16,
     /// The data directory's file system is full: nothing acknowledged is lost; free some space and start again.
     DiskFull = 17,
+    /// Stopped as asked, but not everything could be left in order: the last line says what; the next start recovers.
+    UncleanStop = 18,
     /// A bug of ours: please report it with the log.
     Bug = 70,
     /// A second signal arrived before the clean stop was done; the next start recovers.

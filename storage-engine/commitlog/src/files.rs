@@ -2,12 +2,13 @@
 //!
 //! Owns every handle of a segment. A handle in use stays open though it was evicted: whoever uses it holds it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use record::Offset;
+use record::{Offset, Timestamp};
 
 use crate::disk::{Disk, DiskError, DiskResult, OpenMode};
+use crate::log_pace::LogPace;
 use crate::lru::Lru;
 use crate::small_file;
 
@@ -79,11 +80,24 @@ impl<F> Clone for Held<F> {
 pub(crate) struct OpenFiles<D: Disk> {
     disk: D,
     held: RefCell<Lru<SegmentKey, Held<D::File>>>,
+    /// The time, as the store was last told it.
+    now: Cell<Timestamp>,
+    close_pace: LogPace<()>,
 }
 
 impl<D: Disk> OpenFiles<D> {
     pub(crate) fn new(disk: D, files_max: usize) -> Self {
-        Self { disk, held: RefCell::new(Lru::new(files_max)) }
+        Self {
+            disk,
+            held: RefCell::new(Lru::new(files_max)),
+            now: Cell::new(Timestamp::NONE),
+            close_pace: LogPace::default(),
+        }
+    }
+
+    /// Tells the time, for the pace of what is logged.
+    pub(crate) fn tell_time(&self, now: Timestamp) {
+        self.now.set(now);
     }
 
     /// A handle that can do what `mode` says; `CreateNew` makes the file.
@@ -132,10 +146,10 @@ impl<D: Disk> OpenFiles<D> {
         for _ in 0..count.div_ceil(2) {
             held.remove_oldest();
         }
-        tracing::warn!(
-            closed = count.div_ceil(2),
-            "too many open files: closed those used longest ago"
-        );
+        if let Some(times) = self.close_pace.due((), self.now.get(), 1) {
+            let closed = count.div_ceil(2);
+            tracing::warn!(closed, times, "too many open files: closed those used longest ago");
+        }
         count > 0
     }
 

@@ -20,6 +20,7 @@ mod group;
 mod index;
 mod local;
 mod log;
+mod log_pace;
 mod lru;
 pub mod mutant;
 mod read_cache;
@@ -52,7 +53,7 @@ pub use log::{
     RemovedSegment, RetentionPolicy, TimestampedOffset,
 };
 pub use recovery::{Cut, CutReason, RecoveryReport};
-pub use store::{StartKind, Store, StoreCounters, StoreOptions};
+pub use store::{StartKind, Store, StoreCounters, StoreOptions, Unclosed, UnclosedLog};
 pub use stream::{BadBatch, FoundBatch};
 pub use tail_cache::RecordSlice;
 pub use throttle::ReadCost;

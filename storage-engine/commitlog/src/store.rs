@@ -3,6 +3,7 @@
 //! Owns which logs are open, their checkpoints, and the ways a log comes and goes. One store a core; stores of one node
 //! share nothing but the data directory.
 
+mod closing;
 mod deleting;
 mod preparing;
 mod releasing;
@@ -25,11 +26,12 @@ use crate::directory::{
 use crate::disk::{Disk, DiskError, PathEntry};
 use crate::durability::{Durability, DurabilityCounters, Lane, SyncPerFile};
 use crate::ends::Ends;
-use crate::error::{AtPath, OpenError, StoreError};
+use crate::error::{AtPath, LogFailure, OpenError, StoreError};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{LogKey, OpenFiles};
 use crate::local::{Event, join_all};
 use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState, SealBackoff};
+use crate::log_pace::LogPace;
 use crate::lru::Lru;
 use crate::mutant::{Mutant, Rule};
 use crate::read_cache::ReadCache;
@@ -45,10 +47,10 @@ const CHECKPOINT_MS: i64 = 1000;
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 /// Indexes of sealed segments kept in memory.
 const INDEX_BYTES_MAX: usize = 16 << 20;
-/// Logs closed together at a clean stop: enough to keep the device busy with syncs.
-const CLOSES_MAX: usize = 8;
 /// Files of leader epochs written together before a checkpoint.
 const EPOCH_FLUSHES_MAX: usize = 16;
+
+pub use closing::{Unclosed, UnclosedLog};
 
 /// How the last stop left the directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -127,6 +129,8 @@ struct StoreInner<D: Disk, E: Executor> {
     tried: RefCell<BTreeSet<TopicPartition>>,
     /// What logs promised that were released and are not open again: a stop is not clean without them.
     unsettled: RefCell<BTreeMap<TopicPartition, StoreError>>,
+    /// What a stop could not leave in order.
+    unclosed: RefCell<Vec<UnclosedLog>>,
     /// The newest entry of every log this shard answers for, open or not.
     entries: RefCell<BTreeMap<TopicPartition, CheckpointEntry>>,
     next_key: Cell<u64>,
@@ -135,6 +139,7 @@ struct StoreInner<D: Disk, E: Executor> {
     checkpointed_at: Cell<Option<Timestamp>>,
     is_writing: Cell<bool>,
     written: Event,
+    epochs_pace: LogPace<Option<DiskError>>,
 }
 
 impl<D: Disk, E: Executor> Store<D, E> {
@@ -186,12 +191,14 @@ impl<D: Disk, E: Executor> Store<D, E> {
             prepared: RefCell::default(),
             tried: RefCell::default(),
             unsettled: RefCell::default(),
+            unclosed: RefCell::default(),
             entries: RefCell::new(entries),
             next_key: Cell::new(0),
             sequence: Cell::new(options.sequence_base),
             checkpointed_at: Cell::new(None),
             is_writing: Cell::new(false),
             written: Event::default(),
+            epochs_pace: LogPace::default(),
         })))
     }
 
@@ -290,6 +297,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
     #[must_use]
     pub fn checkpoint_due(&self, now: Timestamp) -> bool {
         let shared = &self.0.shared;
+        shared.files.tell_time(now);
         if self.0.is_writing.get() || !shared.changed.get() {
             return false;
         }
@@ -308,7 +316,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
         inner.written.wait_for(|| (!inner.is_writing.get()).then_some(())).await;
         let mut writing = Writing::begin(inner);
         inner.checkpointed_at.set(Some(now));
-        let result = inner.write_checkpoint().await;
+        inner.shared.files.tell_time(now);
+        let result = inner.write_checkpoint(now).await;
         writing.is_done = result.is_ok();
         drop(writing);
         inner.remove_superseded_later(result?);
@@ -325,23 +334,6 @@ impl<D: Disk, E: Executor> Store<D, E> {
             return Ok(());
         }
         self.checkpoint(now).await
-    }
-
-    /// Closes every log for a clean stop: all that was accepted is durable, files have their exact length, indexes and
-    /// snapshots are written, and a last checkpoint says so. The caller then writes the marker.
-    pub async fn close(&self, now: Timestamp) -> Result<(), StoreError> {
-        let logs: Vec<_> = self.0.logs.borrow().values().cloned().collect();
-        for some in logs.chunks(CLOSES_MAX) {
-            join_all(some.iter().map(|log| close_one(log)).collect()).await;
-        }
-        self.checkpoint(now).await?;
-        let mut unsettled = None;
-        for log in logs {
-            unsettled = log.unsettled().or(unsettled);
-            log.close().await;
-            *log.listener.borrow_mut() = None;
-        }
-        unsettled.or_else(|| self.0.owed_by_released()).map_or(Ok(()), Err)
     }
 
     /// Every known stretch of damage.
@@ -413,32 +405,35 @@ impl<D: Disk, E: Executor> Drop for Writing<'_, D, E> {
     }
 }
 
-async fn close_one<D: Disk, E: Executor>(log: &Rc<LogInner<D, E>>) {
-    log.drain().await;
-    if log.failure.get().is_some() {
-        return;
-    }
-    if let Err(error) = log.tidy().await {
-        // Its checkpoint does not match its files then, and the next start checks them.
-        tracing::warn!(log = %log.identity, %error, "log not closed cleanly");
-    }
-}
-
-/// What a checkpoint is to say of a log; `None` where it keeps what it said before.
+/// What a checkpoint is to say of a log; `None` where it is closed and keeps what it said before.
 async fn flushed<D: Disk, E: Executor>(
     log: &Rc<LogInner<D, E>>,
     sequence: u64,
-) -> Option<CheckpointEntry> {
+) -> Option<Result<CheckpointEntry, StoreError>> {
     if log.is_closed() {
         return None;
     }
     // The entry first, then the epochs: the file may know more than the entry, never less.
     let entry = log.checkpoint_entry(sequence);
-    if let Err(error) = log.flush_epochs().await {
-        tracing::warn!(log = %log.identity, %error, "leader epochs not written; checkpoint keeps its old entry");
-        return None;
+    Some(log.flush_epochs().await.map(|()| entry))
+}
+
+/// Logs whose leader epochs could not be written for a checkpoint.
+#[derive(Debug, Default)]
+struct Unflushed {
+    count: u64,
+    /// The last one's.
+    error: Option<StoreError>,
+    /// Another attempt may succeed: not every one of them has failed for good.
+    may_pass: bool,
+}
+
+impl Unflushed {
+    fn note(&mut self, failure: Option<LogFailure>, error: StoreError) {
+        self.count += 1;
+        self.may_pass |= failure.is_none_or(|failure| failure.is_passing());
+        self.error = Some(error);
     }
-    Some(entry)
 }
 
 /// Where a log's directory is.
@@ -653,22 +648,32 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
     }
 
     /// Returns the logs that have snapshots to remove now, and where recovery of each begins at the earliest.
-    async fn write_checkpoint(&self) -> Result<Vec<(Rc<LogInner<D, E>>, Offset)>, StoreError> {
+    async fn write_checkpoint(
+        &self,
+        now: Timestamp,
+    ) -> Result<Vec<(Rc<LogInner<D, E>>, Offset)>, StoreError> {
         let sequence = self.sequence.get() + 1;
         self.sequence.set(sequence);
         self.shared.changed.set(false);
         self.shared.bytes_since_checkpoint.set(0);
         let logs: Vec<_> = self.logs.borrow().iter().map(|(id, log)| (*id, log.clone())).collect();
         let mut noted = Vec::with_capacity(logs.len());
+        let mut unflushed = Unflushed::default();
         for some in logs.chunks(EPOCH_FLUSHES_MAX) {
             let flushed = join_all(some.iter().map(|(_, log)| flushed(log, sequence)).collect());
             for ((id, log), entry) in some.iter().zip(flushed.await) {
-                let Some(entry) = entry else { continue };
-                self.note_entry(*id, entry);
-                noted.push((log.clone(), entry));
+                match entry {
+                    Some(Ok(entry)) => {
+                        self.note_entry(*id, entry);
+                        noted.push((log.clone(), entry));
+                    }
+                    Some(Err(error)) => unflushed.note(log.failure.get(), error),
+                    None => {}
+                }
             }
             self.shared.executor.yield_if_needed().await;
         }
+        self.report_unflushed(unflushed, now);
         let entries = self.entries.borrow().values().copied().collect();
         let file = CheckpointFile { sequence, entries };
         checkpoint::write(&self.shared.disk, &self.name, self.copy.get(), &file).await?;
@@ -678,6 +683,27 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             Some((log, end))
         });
         Ok(left_behind.collect())
+    }
+
+    /// Says it once a while for all of them, and has the next checkpoint try again.
+    fn report_unflushed(&self, unflushed: Unflushed, now: Timestamp) {
+        let Unflushed { count, error: Some(error), may_pass } = unflushed else { return };
+        if may_pass {
+            self.shared.changed.set(true);
+        }
+        let cause = match &error {
+            StoreError::Io { error, .. } => Some(error.clone()),
+            StoreError::Recover { .. } | StoreError::Unsettled { .. } => None,
+        };
+        if matches!(cause, Some(DiskError::TooManyFiles { .. })) {
+            self.shared.files.close_half();
+        }
+        if let Some(times) = self.epochs_pace.due(cause, now, count) {
+            tracing::warn!(
+                logs = count, times, %error,
+                "leader epochs not written: the checkpoint keeps the old entries of these logs, the next one tries again"
+            );
+        }
     }
 
     /// Removes snapshots that no copy of the checkpoint can ask for, in the background: the next checkpoint and whoever waits for

@@ -10,6 +10,7 @@ mod pages;
 mod resuming;
 mod snapshot;
 mod start;
+mod stopping;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,6 +23,7 @@ use record::{NodeId, ShardIndex};
 
 pub use changes::{Changed, TopicCreation, TopicDeletion, TopicToCreate};
 pub use start::{ControlOptions, Ready, StartRefusal, run_control};
+pub use stopping::{StopFaults, Stopped};
 
 use crate::calls::{Reply, Request};
 use crate::drivers::metadata_log::SoloMetadataLog;

@@ -1,14 +1,14 @@
-//! The life of a node: open the directory, replay metadata, open the cores, listen, serve, stop.
+//! The life of a node: open the directory, replay metadata, open the cores, listen, serve.
 //!
 //! Owns the order, which is the point of it:
 //!
 //! ```text
 //! start  meta.properties · clean-stop marker consumed · checkpoints read · metadata snapshot read, the rest replayed
 //!        all bind · node registered · unknown directories moved aside · all cores open their logs · all accept · ready
-//! stop   all cores drain · all cores close · metadata log closed · clean-stop marker written last
+//! stop   see `stopping`
 //! ```
 //!
-//! Nothing is served before everything is recovered (P15), and the marker is never written by a node that did not stop whole.
+//! Nothing is served before everything is recovered (P15).
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -35,8 +35,9 @@ use crate::calls::{ListenAt, Reply, Request};
 use crate::config::Config;
 use crate::control::pages::AdminPages;
 use crate::control::resuming::{open_log, replay};
+use crate::control::stopping::Stopped;
 use crate::control::{
-    Asides, Change, Changes, Control, Readiness, Standing, ask_all, changes, receive, serve_asides,
+    Asides, Changes, Control, Readiness, Standing, ask_all, changes, receive, serve_asides,
     serve_changes, snapshot,
 };
 use crate::drivers::recovery::report_recovery;
@@ -155,7 +156,7 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     options: ControlOptions,
     stop: impl Future<Output = ()>,
     ready: impl FnOnce(&Ready),
-) -> Result<(), StartRefusal> {
+) -> Result<Stopped, StartRefusal> {
     let caller = Caller::new(platform.clone(), mesh.clone());
     let (changes, asides) = (Changes::default(), Asides::default());
     let asked = (Rc::clone(&changes), Rc::clone(&asides));
@@ -182,33 +183,12 @@ pub async fn run_control<P: Platform, M: Mesh<Message>>(
     let resuming = keep_resuming(Rc::clone(&control), Rc::clone(&changes));
     platform.spawn(TaskClass::Background, Box::pin(resuming));
     let served = serve_node(&control, &options, recovered, stop, ready).await;
-    control.readiness.set(Readiness::Stopping);
-    let begun = platform.monotonic();
-    // Two rounds: a core that closed its logs first would leave the others' last requests without an answer.
-    control.ask_all(|| Request::Drain).await;
-    tracing::info!(
-        ms = since(begun),
-        "stopping: what was under way is answered, connections are closed"
-    );
-    let begun = platform.monotonic();
-    let replies = control.ask_all(|| Request::Stop).await;
-    // Whoever asked is gone; what was asked is made, or the log would change while it is closed.
-    control.end_changes(&changes, &asides).await;
-    control.write_snapshot().await;
-    let closed = control.store.close(platform.now()).await;
+    let stopped = control.stop(&changes, &asides).await;
     served?;
-    closed?;
-    tracing::info!(ms = since(begun), "stopping: the logs are closed");
-    if replies.iter().all(|(_, reply)| matches!(reply, Some(Reply::Done))) {
-        directory::write_clean_stop(&platform.disk()).await?;
-        tracing::info!("stopped cleanly: the next start reads almost nothing");
-    } else {
-        tracing::warn!("stopped, but not every core in order: the next start recovers");
-    }
-    Ok(())
+    stopped
 }
 
-fn millis(time: Duration) -> u64 {
+pub(super) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
@@ -434,15 +414,6 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
 }
 
 impl<P: Platform, M: Mesh<Message>> Control<P, M> {
-    /// On return nothing changes metadata any more.
-    async fn end_changes(&self, changes: &Changes, asides: &Asides) {
-        changes.push(Change::End);
-        asides.push(None);
-        self.changes_ended.raised().await;
-        // Producer ids that are being given out; later ones are refused.
-        drop(self.deciding.take().await);
-    }
-
     async fn open_cores(
         &self,
         options: &ControlOptions,

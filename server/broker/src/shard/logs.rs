@@ -9,14 +9,15 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreError, StoreOptions};
+use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreOptions};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
 
-use crate::calls::ImageChange;
+use crate::calls::{CoreStop, ImageChange};
 use crate::drivers::admission::{BatchRules, Workspaces};
 use crate::drivers::partition::{PartitionDriver, PartitionParts};
 use crate::drivers::recovery::report_recovery;
@@ -40,6 +41,9 @@ use crate::sync::{Event, Flag, join};
 
 /// Read buffers that one core keeps for its connections' next large frames.
 const READ_BUFFER_BYTES: usize = 16 << 20;
+
+/// At most one line in this time about checkpoints that cannot be written: one is tried each second.
+const CHECKPOINT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Logs that are opened side by side.
 const OPENS_MAX: usize = 16;
@@ -146,6 +150,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             handover_pace: HandoverPace::default(),
             bad_input: RefCell::default(),
             no_coordinator_pace: LogPace::new(NO_COORDINATOR_LOG_INTERVAL),
+            checkpoint_pace: LogPace::new(CHECKPOINT_LOG_INTERVAL),
             scrub_pace: LogPace::new(SCRUB_LOG_INTERVAL),
         });
         let wanted = image.topics().flat_map(|topic| shard.wanted_of(topic));
@@ -168,8 +173,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 
     pub(super) async fn write_checkpoint(&self) {
-        if let Err(error) = self.store.checkpoint(self.platform.now()).await {
-            tracing::warn!(%error, "checkpoint not written; the next start reads more");
+        if let Err(error) = self.store.checkpoint(self.platform.now()).await
+            && let Some(unlogged) = self.checkpoint_pace.due(self.platform.monotonic())
+        {
+            tracing::warn!(%error, unlogged, "checkpoint not written; the next start reads more");
         }
     }
 
@@ -351,10 +358,8 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     }
 
     /// Ends every leadership and closes the logs, so that the next start finds everything in order. Order: after
-    /// [`Shard::drain`] of every core.
-    ///
-    /// Errors  a log is not as its checkpoint says: the next start must recover.
-    pub(super) async fn stop(&self) -> Result<(), StoreError> {
+    /// [`Shard::drain`] of every core. Where a log is not as its checkpoint says the next start must recover.
+    pub(super) async fn stop(&self) -> CoreStop {
         self.stopping().raise();
         // A log that is opened after the others were closed would be closed by nobody, and called clean.
         self.opening.close().await;
@@ -367,7 +372,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             tracing::error!(%error, "logs not closed in order; the next start recovers");
         });
         self.ended.raise();
-        closed
+        CoreStop { unclosed: self.store.unclosed(), error: closed.err() }
     }
 }
 

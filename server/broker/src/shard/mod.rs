@@ -107,6 +107,7 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     handover_pace: handover::HandoverPace,
     bad_input: RefCell<BTreeMap<BadInputKind, LogPace>>,
     no_coordinator_pace: LogPace,
+    checkpoint_pace: LogPace,
     scrub_pace: LogPace,
 }
 

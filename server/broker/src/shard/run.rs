@@ -2,7 +2,7 @@
 //!
 //! Owns the order of these steps; the control executor owns their timing.
 
-use crate::calls::{Reply, Request};
+use crate::calls::{CoreStop, Reply, Request};
 use crate::mesh_call::{Caller, Message};
 use crate::platform::{Mesh, Platform};
 use crate::shard::Shard;
@@ -36,7 +36,10 @@ pub async fn run_data_core<P: Platform, M: Mesh<Message>>(platform: P, mesh: M) 
             }
             // The node gives up before this core has opened anything.
             Request::Drain => caller.answer(from, id, Reply::Done).await,
-            Request::Stop => return caller.answer(from, id, Reply::Done).await,
+            Request::Stop => {
+                let stopped = Reply::Stopped(CoreStop::default());
+                return caller.answer(from, id, stopped).await;
+            }
             other => tracing::error!("a data core was asked before it was opened: {other:?}"),
         }
     }

@@ -53,8 +53,8 @@ pub(super) async fn serve_mesh<P: Platform, M: Mesh<Message>>(shard: Rc<Shard<P,
                 shard.platform().spawn(TaskClass::Foreground, Box::pin(producing));
             }
             Message::Call(id, Request::Stop) => {
-                let reply = shard.stop().await.map_or(Reply::Failed, |()| Reply::Done);
-                shard.caller().answer(from, id, reply).await;
+                let stopped = Reply::Stopped(shard.stop().await);
+                shard.caller().answer(from, id, stopped).await;
                 break;
             }
             Message::Call(id, request) => {

@@ -82,7 +82,9 @@ fn check_failing(operation: &str) {
     // Nobody waits for an answer: the end of the connection says it.
     client.send(9, &ProduceRequest { acks: 0, ..request });
     client.expect_closed();
-    node.stop();
+    let word = node.stop_unclean();
+    assert!(word.contains(&format!("{partition}: disk failed")), "{word}");
+    assert!(!word.contains(&format!("{}-3", topic.name)), "{word}");
     node.start_again();
     let mut client = node.connect();
     assert_eq!(node.metric("corelog_logs_failed"), 0);
@@ -211,6 +213,34 @@ fn a_disk_below_its_floor_refuses_records_only_and_takes_them_again_by_itself() 
     node.wait_for_metric("corelog_disk_below_floor", |cores| cores == 0);
 }
 
+#[test]
+fn a_log_that_cannot_be_synced_when_the_node_stops_is_named_and_the_exit_code_says_it() {
+    let node_of = |settings: &[(&str, &str)]| {
+        let node = Node::start(2, &[]);
+        let topic = Topic::create_with(&mut node.connect(), 4, settings);
+        node.connect().append(&topic, 1, &batch(&["before"]));
+        (node, topic)
+    };
+    // The file of its leader epochs cannot be replaced; what it has acknowledged is on disk.
+    let (mut node, topic) = node_of(&[]);
+    node.set_faults(&[&format!("fail write {}-1/", topic.name)]);
+    let word = node.stop_unclean();
+    assert!(word.contains(&format!("{}-1: not closed", topic.name)), "{word}");
+    node.set_faults(&[]);
+    node.start_again();
+    assert_eq!(values_of(&node.connect().read_from(&topic, 1, 0)), ["before"]);
+    node.stop();
+    // What it has acknowledged is not on disk.
+    let caching = [("write.caching", "true"), ("write.caching.flush.ms", "3600000")];
+    let (mut node, topic) = node_of(&caching);
+    node.set_faults(&[&format!("fail sync {}-1/", topic.name)]);
+    let word = node.stop_unclean();
+    assert!(word.contains(&format!("{}-1: acknowledged up to 1", topic.name)), "{word}");
+    node.set_faults(&[]);
+    node.start_again();
+    node.wait_for_log(&["last_stop=\"unclean"]);
+}
+
 /// What a node says to the creation of a topic of one partition.
 fn creation(client: &mut Client, name: &str) -> ErrorCode {
     let topic = CreatableTopic {
@@ -289,7 +319,8 @@ fn metadata_whose_disk_fails_is_read_only_until_the_next_start_and_records_flow(
         see_another_log_resume(&node, &topic);
         assert_eq!(creation(&mut client, "later"), ErrorCode::KafkaStorageError);
         client.append(&topic, 0, &batch(&["meanwhile"]));
-        node.stop();
+        let word = node.stop_unclean();
+        assert!(word.contains("__cluster_metadata-0: disk failed"), "{word}");
         node.start_again();
         client = node.connect();
         assert_eq!(creation(&mut client, "later"), ErrorCode::None);

@@ -4,7 +4,12 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use record::{LeaderEpoch, Offset};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use commitlog::DiskError;
+use record::{LeaderEpoch, Offset, Timestamp};
+use tracing::span;
 
 use crate::support::world::{DIRECTORY, NOW, Settings, World};
 
@@ -121,4 +126,51 @@ fn whoever_needs_the_file_of_epochs_waits_until_it_is_written() {
     }
     assert!(holds(FILE));
     assert!(holds(".snapshot"));
+}
+
+/// Counts what is logged.
+#[derive(Clone, Default)]
+struct Lines(Arc<AtomicUsize>);
+
+impl tracing::Subscriber for Lines {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn epochs_that_cannot_be_written_are_told_of_once_and_written_by_a_later_checkpoint() {
+    let mut world = World::new(Settings::default());
+    world.fill(4, 2, 3000);
+    let error = DiskError::TooManyFiles { errno: 24 };
+    world.disk.fail_creates_of("leader-epoch-checkpoint.tmp", error);
+    let lines = Lines::default();
+    let at = |second: i64| Timestamp(NOW.0 + second * 1000);
+    tracing::subscriber::with_default(lines.clone(), || {
+        for second in 0..5 {
+            assert!(world.store.checkpoint_due(at(second)), "it is tried again");
+            world.executor.run(world.store.checkpoint(at(second))).unwrap();
+        }
+    });
+    // One for the epochs, and one for the files that were closed to make room.
+    assert_eq!(lines.0.load(Ordering::Relaxed), 2);
+    assert!(world.files("leader-epoch-checkpoint").is_empty());
+    // Nothing is appended any more; descriptors are there again.
+    world.disk.fail_creates_of("nothing", DiskError::NoSpace);
+    assert!(world.store.checkpoint_due(at(5)));
+    world.executor.run(world.store.checkpoint(at(5))).unwrap();
+    assert_eq!(world.files("leader-epoch-checkpoint").len(), 1);
+    assert!(!world.store.checkpoint_due(at(6)), "nothing is left to be done");
+    let world = world.crash();
+    assert!(!world.report.epochs_rebuilt, "{:?}", world.report);
 }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use broker::config::{Config, Shards, Sources};
-use broker::{ControlOptions, Message, Platform, Ready, StartRefusal};
+use broker::{ControlOptions, Message, Platform, Ready, StartRefusal, Stopped};
 use clap::Args;
 use cluster::Advertise;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
@@ -154,18 +154,18 @@ fn serve(mut config: Config, began: Instant) -> ExitReason {
             return ExitReason::AddressUnavailable;
         }
     };
-    // Why the node did not start is told once, here, where the exit code is known too.
-    let refusal: Arc<Mutex<Option<StartRefusal>>> = Arc::default();
+    // Why the node did not start, or did not stop in order, is told once, here, where the exit code is known too.
+    let last_word: LastWord = Arc::default();
     let data_core = |context: CoreContext<Message>| async move {
         broker::run_data_core(context.platform, context.mesh).await;
         ExitReason::Done
     };
-    let (config, told) = (Arc::new(config), Arc::clone(&refusal));
+    let (config, told) = (Arc::new(config), Arc::clone(&last_word));
     let control = move |context: CoreContext<Message>| control(context, config, began, told);
     match node::run_claimed(&options, claim, data_core, control) {
         Ok(reason) => {
-            if let Some(refusal) = refusal.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                eprintln!("corelog: {refusal}");
+            if let Some(word) = last_word.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                eprintln!("corelog: {word}");
             }
             reason
         }
@@ -249,11 +249,14 @@ fn address_advice(what: &str, address: SocketAddr, error: &std::io::Error) -> St
     format!("{what}: {address}: {error}\nnext: {next}")
 }
 
+/// What the process says last, where there is something to say.
+type LastWord = Arc<Mutex<Option<String>>>;
+
 async fn control(
     context: CoreContext<Message>,
     config: Arc<Config>,
     began: Instant,
-    told: Arc<Mutex<Option<StartRefusal>>>,
+    last_word: LastWord,
 ) -> ExitReason {
     let started = context.platform.monotonic().saturating_sub(began.elapsed());
     let options = ControlOptions {
@@ -269,10 +272,19 @@ async fn control(
         requested.await;
         notify::tell(notify::STOPPING);
     };
-    match broker::run_control(context.platform, context.mesh, options, stop, announce).await {
-        Ok(()) => ExitReason::Done,
+    let (reason, word) = match broker::run_control(
+        context.platform,
+        context.mesh,
+        options,
+        stop,
+        announce,
+    )
+    .await
+    {
+        Ok(Stopped::InOrder) => return ExitReason::Done,
+        Ok(Stopped::NotInOrder(faults)) => (ExitReason::UncleanStop, faults.to_string()),
         // A core that ended because it was asked to has refused nothing.
-        Err(StartRefusal::Core { .. }) if asked.is_requested() => ExitReason::Done,
+        Err(StartRefusal::Core { .. }) if asked.is_requested() => return ExitReason::Done,
         Err(refusal) => {
             let reason = match &refusal {
                 StartRefusal::Data(_) => ExitReason::DataRefused,
@@ -280,10 +292,11 @@ async fn control(
                 StartRefusal::Address(_) => ExitReason::AddressUnavailable,
                 StartRefusal::Core { .. } => ExitReason::CoreFailed,
             };
-            *told.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
-            reason
+            (reason, refusal.to_string())
         }
-    }
+    };
+    *last_word.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
+    reason
 }
 
 /// Half of what the process may open is left to connections.

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use broker::Stopped;
 use broker::config::{Config as NodeConfig, Sources};
 use broker::sync::{Flag, Queue};
 use commitlog::{Executor, TaskClass};
@@ -102,9 +103,12 @@ fn config_of(config: &Config) -> NodeConfig {
 async fn stop(world: &Rc<World>, node: &SimNode, plan: LifePlan) -> Verdict {
     node.ask_to_stop();
     match world.executor.within(PATIENCE, node.outcome()).await {
-        Some(Ok(())) => world.count(|stats| stats.clean_stops += 1),
+        Some(Ok(Stopped::InOrder)) => world.count(|stats| stats.clean_stops += 1),
         // A log that failed cannot be closed in order.
-        Some(Err(_)) if !matches!(plan.disk, DiskPlan::Good | DiskPlan::Slow) => {}
+        Some(_) if !matches!(plan.disk, DiskPlan::Good | DiskPlan::Slow) => {}
+        Some(Ok(Stopped::NotInOrder(faults))) => {
+            return broken("a node on a good disk stops in order", faults.to_string());
+        }
         Some(Err(refusal)) => {
             return broken("a node on a good disk stops in order", refusal.to_string());
         }

@@ -10,7 +10,7 @@ use broker::config::Config;
 use broker::mutant::Mutant;
 use broker::platform::Mesh;
 use broker::sync::{Flag, OnceReceiver, once};
-use broker::{ControlOptions, Ready, StartRefusal};
+use broker::{ControlOptions, Ready, StartRefusal, Stopped};
 use commitlog::{Executor, TaskClass};
 
 use super::{SimMachine, SimMesh, mesh};
@@ -39,7 +39,7 @@ pub struct NodePlan {
 pub struct SimNode {
     stop: Flag,
     ended: Flag,
-    outcome: Rc<RefCell<Option<Result<(), StartRefusal>>>>,
+    outcome: Rc<RefCell<Option<Result<Stopped, StartRefusal>>>>,
 }
 
 impl SimNode {
@@ -105,7 +105,7 @@ impl SimNode {
     }
 
     /// Ends when it has, with what came of it.
-    pub async fn outcome(&self) -> Result<(), StartRefusal> {
+    pub async fn outcome(&self) -> Result<Stopped, StartRefusal> {
         self.ended.raised().await;
         self.outcome.borrow().clone().expect("written before the flag is raised")
     }

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use broker::Stopped;
 use broker::config::{Config, Sources};
 use broker::mutant::Mutant;
 use record::{BatchBuilder, Codec, NewRecord, Timestamp};
@@ -57,7 +58,7 @@ impl Node {
     pub(crate) async fn stop(&self) {
         self.ask_to_stop();
         let ended = self.world.within(Duration::from_secs(120), self.node.outcome()).await;
-        assert_eq!(ended, Some(Ok(())), "the node does not stop");
+        assert_eq!(ended, Some(Ok(Stopped::InOrder)), "the node does not stop");
     }
 
     fn socket(&self, address: SocketAddr) -> SimSocket {

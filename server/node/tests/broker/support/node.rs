@@ -15,7 +15,7 @@ use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use broker::config::{Config, Sources};
-use broker::{ControlOptions, Message, Platform, Ready};
+use broker::{ControlOptions, Message, Platform, Ready, Stopped};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
@@ -131,6 +131,17 @@ impl Node {
     pub(crate) fn stop(&mut self) {
         self.ask_to_stop();
         self.wait_for_end();
+    }
+
+    /// Stops the node, which cannot leave everything in order; gives its last word.
+    pub(crate) fn stop_unclean(&mut self) -> String {
+        self.ask_to_stop();
+        let mut process = self.process.take().unwrap();
+        let word = process.output.wait_for_line(|line| line.starts_with("stopped, and not"));
+        process.output.wait_for_end();
+        let status = process.child.wait().unwrap();
+        assert_eq!(status.code(), Some(ExitReason::UncleanStop.number().into()));
+        word
     }
 
     /// Asks the node to stop.
@@ -381,7 +392,11 @@ async fn control(context: CoreContext<Message>, config: Config) -> ExitReason {
     let stop = context.stop.requested();
     let platform = FaultyPlatform::new(context.platform);
     match broker::run_control(platform, context.mesh, options, stop, ready).await {
-        Ok(()) => ExitReason::Done,
+        Ok(Stopped::InOrder) => ExitReason::Done,
+        Ok(Stopped::NotInOrder(faults)) => {
+            println!("\n{faults}");
+            ExitReason::UncleanStop
+        }
         Err(refusal) => {
             println!("\n{REFUSED}{refusal}");
             ExitReason::DataRefused
