@@ -302,11 +302,7 @@ fn create_dirs(parent: &Path, new: &[NewDirectory]) -> Vec<DiskResult<()>> {
     };
     // Opened again, one at a time: so many descriptors held at once would be missed elsewhere.
     go_on(|parent, NewDirectory { name, file, .. }| {
-        match File::open(parent.join(name).join(file)) {
-            Ok(file) => file.sync_all(),
-            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
-        }
+        File::open(parent.join(name).join(file))?.sync_all()
     });
     go_on(|parent, NewDirectory { name, .. }| File::open(parent.join(name))?.sync_all());
     let lasting = File::open(parent).and_then(|parent| parent.sync_all());
@@ -319,13 +315,9 @@ fn create_dirs(parent: &Path, new: &[NewDirectory]) -> Vec<DiskResult<()>> {
 fn make_dir(parent: &Path, new: &NewDirectory) -> std::io::Result<()> {
     let NewDirectory { name, file, contents } = new;
     let path = parent.join(name);
-    match std::fs::create_dir(&path) {
-        // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
-        Ok(()) => write_new(&path.join(file), contents).map(drop),
-        // It may have been made just before a crash: only a sync of ours proves that it lasts.
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
+    std::fs::create_dir(&path)?;
+    // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
+    write_new(&path.join(file), contents).map(drop)
 }
 
 /// The bytes of a piece, if all of them are there and can be read.

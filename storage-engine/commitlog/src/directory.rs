@@ -304,20 +304,22 @@ pub(crate) fn encode_partition_metadata(topic_id: TopicId) -> Vec<u8> {
     format!("version: 0\ntopic_id: {topic_id}").into_bytes()
 }
 
-/// The topic id in `partition.metadata`; `None` where the file is missing or damaged.
+/// The topic id in `partition.metadata`; `None` where the file is missing, damaged, or none.
 pub async fn read_topic_id<D: Disk>(disk: &D, directory: &str) -> DiskResult<Option<TopicId>> {
     let path = small_file::join(directory, PARTITION_METADATA_FILE);
-    let Some(bytes) = small_file::read(disk, &path, META_BYTES_MAX).await? else {
-        return Ok(None);
-    };
-    Ok(decode_topic_id(&bytes))
+    match small_file::read(disk, &path, META_BYTES_MAX).await {
+        Ok(bytes) => Ok(bytes.as_deref().and_then(decode_topic_id)),
+        Err(DiskError::NotAFile { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
 }
 
 /// The topic id that the text of a `partition.metadata` holds.
 pub(crate) fn decode_topic_id(bytes: &[u8]) -> Option<TopicId> {
     let text = str::from_utf8(bytes).ok()?;
     let id = text.strip_prefix("version: 0\ntopic_id: ")?;
-    TopicId::parse(id.trim_end_matches('\n'))
+    // Zeros: a crash while it was written again in its place (`small_file::write_again`).
+    TopicId::parse(id.trim_end_matches('\0').trim_end_matches('\n'))
 }
 
 /// A directory that was moved aside.

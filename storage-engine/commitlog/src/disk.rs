@@ -92,6 +92,20 @@ pub enum DiskError {
     },
 }
 
+/// Linux's number for a full disk.
+pub(crate) const ENOSPC: i32 = 28;
+
+impl DiskError {
+    /// The error of a sync: never one that passes. What it covered may be gone though reads still show it, and a second sync
+    /// that succeeds proves nothing.
+    pub(crate) fn of_sync(self) -> Self {
+        match self {
+            Self::NoSpace => Self::Io { errno: ENOSPC },
+            other => other,
+        }
+    }
+}
+
 /// What a disk answers.
 pub type DiskResult<T> = Result<T, DiskError>;
 
@@ -285,11 +299,11 @@ pub trait Disk: Clone + 'static {
         small_file::replace_all(self, directory, files)
     }
 
-    /// Makes directories in `parent`, each with a file; all of it lasting on return. One that is there already is left as it is,
-    /// and made lasting with the rest.
+    /// Makes directories in `parent`, each with a file; all of it lasting on return.
     ///
     /// Shape   a bounded number of them: whatever else waits for the same thread waits for all. One answer each, in their order.
-    /// Errors  of one are no others': it may be there then, with or without its file. Where the parent cannot be made lasting,
+    /// Errors  of one are no others': it may be there then, with or without its file, and a sync of that proves nothing: its file
+    ///         is to be written again. `AlreadyExists`: left as it is, and not synced. Where the parent cannot be made lasting,
     ///         none is.
     fn create_dirs(
         &self,

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use record::{LeaderEpoch, Offset, PartitionIndex, TopicId};
 
-use crate::disk::DiskError;
+use crate::disk::{DiskError, ENOSPC};
 
 /// What a failed transfer was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,9 +58,6 @@ pub enum RefusedOpen {
     /// Too many are open, also after those that nobody used were closed.
     TooManyFiles,
 }
-
-/// Linux's number for a full disk.
-const ENOSPC: i32 = 28;
 
 impl LogFailure {
     /// Whether the log may be opened again while the process runs: what failed was refused before it could be half done.

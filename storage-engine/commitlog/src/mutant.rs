@@ -40,13 +40,15 @@ pub enum Rule {
     ProducersNotKept,
     /// A directory that was made for a log, and perhaps not made lasting, is opened as it is.
     PreparedNotSynced,
+    /// Such a directory's file is synced a second time, and not written again.
+    PreparedSyncedAgain,
     /// A scrub passes damage by without a word.
     ScrubSaysNothing,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -64,6 +66,7 @@ impl Rule {
         Self::WrittenNeverSynced,
         Self::ProducersNotKept,
         Self::PreparedNotSynced,
+        Self::PreparedSyncedAgain,
         Self::ScrubSaysNothing,
     ];
 }

@@ -5,13 +5,17 @@
 
 use std::rc::Rc;
 
+use crate::directory::free_name;
 use crate::disk::{
-    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, IO_BYTES_MAX, Lasting, Look,
-    NewDirectory, OpenMode, PathEntry, Piece,
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX,
+    Lasting, Look, NewDirectory, OpenMode, PathEntry, Piece,
 };
 
 /// Suffix of a name that is not yet in place; recovery removes what it finds.
 pub(crate) const TEMPORARY_SUFFIX: &str = ".tmp";
+
+/// Suffix of what had the name of a file and was none.
+const ODD_SUFFIX: &str = ".odd";
 
 /// Joins two parts of a path; the root is `""`.
 pub(crate) fn join(directory: &str, name: &str) -> String {
@@ -64,6 +68,18 @@ async fn create<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()
         Err(error) => return Err(error),
     }
     let file = disk.open(path, OpenMode::CreateNew).await?;
+    fill(disk, &file, contents).await
+}
+
+/// Writes over a file what it holds already, and syncs it: a sync alone proves nothing where an earlier one may have failed. It
+/// needs no space. A crash in between leaves zeros behind the contents at worst.
+pub(crate) async fn write_again<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()> {
+    let file = disk.open(path, OpenMode::ReadWrite).await?;
+    fill(disk, &file, contents).await.map_err(DiskError::of_sync)
+}
+
+/// Makes `contents` the whole of a file that holds nothing else, and syncs it.
+async fn fill<D: Disk>(disk: &D, file: &D::File, contents: &[u8]) -> DiskResult<()> {
     for (index, piece) in contents.chunks(IO_BYTES_MAX).enumerate() {
         let mut buffer = disk.allocate(piece.len());
         let whole = piece.len().next_multiple_of(BLOCK_BYTES);
@@ -77,14 +93,57 @@ async fn create<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()
     file.full_sync().await
 }
 
-/// Replaces `name` in `directory`, or creates it; lasting on return.
+/// Replaces `name` in `directory`, or creates it; lasting on return. As [`replace_files`].
 pub(crate) async fn replace<D: Disk>(
     disk: &D,
     directory: &str,
     name: &str,
     contents: &[u8],
 ) -> DiskResult<()> {
-    disk.replace(directory, vec![(name.to_owned(), contents.to_vec())]).await
+    replace_files(disk, directory, || vec![(name.to_owned(), contents.to_vec())]).await
+}
+
+/// [`Disk::replace`], once more where a directory has one of the names, or of the temporary ones: that is moved out of the way.
+pub(crate) async fn replace_files<D: Disk>(
+    disk: &D,
+    directory: &str,
+    files: impl Fn() -> Vec<(String, Vec<u8>)>,
+) -> DiskResult<()> {
+    let given = files();
+    let names: Vec<String> = given.iter().map(|(name, _)| name.clone()).collect();
+    match disk.replace(directory, given).await {
+        Err(DiskError::NotAFile { .. }) => {}
+        replaced => return replaced,
+    }
+    let there = disk.list(directory).await?;
+    let in_the_way = |name: &str| {
+        let is_there = |entry: &PathEntry| entry.name == name;
+        there.iter().any(|entry| is_there(entry) && entry.kind == EntryKind::Directory)
+    };
+    for name in names.iter().flat_map(|name| [format!("{name}{TEMPORARY_SUFFIX}"), name.clone()]) {
+        if in_the_way(&name) {
+            move_odd_aside(disk, directory, &name).await?;
+        }
+    }
+    disk.replace(directory, files()).await
+}
+
+/// Gives another name to what has a file's name and is none, so that the file can be made again. Nothing is deleted.
+pub(crate) async fn move_odd_aside<D: Disk>(
+    disk: &D,
+    directory: &str,
+    name: &str,
+) -> DiskResult<()> {
+    let taken = disk.list(directory).await?;
+    let path = join(directory, name);
+    let kept = join(directory, &free_name(&taken, &format!("{name}{ODD_SUFFIX}")));
+    disk.rename(&path, &kept).await?;
+    if let Some(PathEntry { kind, .. }) = taken.iter().find(|entry| entry.name == name) {
+        tracing::warn!(
+            "{path}: {kind}, where a file belongs: kept as {kept}, and the file is made again"
+        );
+    }
+    Ok(())
 }
 
 /// [`Disk::replace`] for a disk that has no better way.
@@ -143,17 +202,9 @@ async fn create_dir_with_file<D: Disk>(
 ) -> DiskResult<()> {
     let NewDirectory { name, file, contents } = new;
     let path = join(parent, &name);
-    match disk.create_dir(&path).await {
-        Ok(()) => return disk.replace(&path, vec![(file, contents)]).await,
-        // It may have been made just before a crash: only a sync of ours proves that it lasts.
-        Err(DiskError::AlreadyExists) => {}
-        Err(error) => return Err(error),
-    }
-    match disk.open(&join(&path, &file), OpenMode::Read).await {
-        Ok(file) => file.full_sync().await?,
-        Err(DiskError::NotFound) => {}
-        Err(error) => return Err(error),
-    }
+    disk.create_dir(&path).await?;
+    // The directory is new: nobody can have read an older file of that name, so it needs no temporary one.
+    create(disk, &join(&path, &file), &contents).await?;
     disk.sync_dir(&path).await
 }
 

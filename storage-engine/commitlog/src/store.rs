@@ -525,7 +525,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
     ) -> Result<Found, OpenError> {
         let disk = &self.shared.disk;
         let choose = move |entries: &[PathEntry]| look::choose(entries, entry.as_ref(), start);
-        let looked = match disk.look(path, choose).await {
+        let mut looked = match disk.look(path, choose).await {
             Ok(look) => Looked::from(look),
             Err(DiskError::NotFound) if entry.is_some_and(|entry| entry.created) => {
                 return Err(OpenError::Missing { path: path.to_owned() });
@@ -533,9 +533,13 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             Err(DiskError::NotFound) => return Ok(Found::Nothing),
             Err(error) => return Err(OpenError::Io { path: path.to_owned(), error }),
         };
-        if let Some(entry) = looked.misplaced() {
-            let path = small_file::join(path, &entry.name);
-            return Err(OpenError::Io { path, error: DiskError::NotAFile { found: entry.kind } });
+        let misplaced = looked.take_misplaced(entry.as_ref()).map_err(|entry| OpenError::Io {
+            path: small_file::join(path, &entry.name),
+            error: DiskError::NotAFile { found: entry.kind },
+        })?;
+        for PathEntry { name, .. } in misplaced {
+            let path_of = small_file::join(path, &name);
+            small_file::move_odd_aside(disk, path, &name).await.at(&path_of)?;
         }
         if !place.has_metadata {
             // Empty though the checkpoint knows records: for recovery to refuse.

@@ -93,6 +93,7 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::WrittenNeverSynced => "written-and-never-synced",
         Rule::ProducersNotKept => "producers-not-kept",
         Rule::PreparedNotSynced => "prepared-directory-not-synced",
+        Rule::PreparedSyncedAgain => "prepared-directory-synced-again",
         Rule::ScrubSaysNothing => "scrub-says-nothing",
     }
 }

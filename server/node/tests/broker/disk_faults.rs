@@ -216,7 +216,7 @@ fn a_disk_below_its_floor_refuses_records_only_and_takes_them_again_by_itself() 
 #[test]
 fn a_log_that_cannot_be_synced_when_the_node_stops_is_named_and_the_exit_code_says_it() {
     let node_of = |settings: &[(&str, &str)]| {
-        let node = Node::start(2, &[]);
+        let node = Node::start(2, &["write.caching.flush.ms=60000"]);
         let topic = Topic::create_with(&mut node.connect(), 4, settings);
         node.connect().append(&topic, 1, &batch(&["before"]));
         (node, topic)
@@ -231,8 +231,7 @@ fn a_log_that_cannot_be_synced_when_the_node_stops_is_named_and_the_exit_code_sa
     assert_eq!(values_of(&node.connect().read_from(&topic, 1, 0)), ["before"]);
     node.stop();
     // What it has acknowledged is not on disk.
-    let caching = [("write.caching", "true"), ("write.caching.flush.ms", "3600000")];
-    let (mut node, topic) = node_of(&caching);
+    let (mut node, topic) = node_of(&[("write.caching", "true")]);
     node.set_faults(&[&format!("fail sync {}-1/", topic.name)]);
     let word = node.stop_unclean();
     assert!(word.contains(&format!("{}-1: acknowledged up to 1", topic.name)), "{word}");

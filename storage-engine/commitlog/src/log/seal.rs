@@ -194,14 +194,17 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         index: &SegmentIndex,
         snapshot: Option<&[u8]>,
     ) -> DiskResult<()> {
-        let mut files = vec![
-            (segment_name(readable.base, Suffix::Index), index.encode_offsets()),
-            (segment_name(readable.base, Suffix::TimeIndex), index.encode_times()),
-        ];
-        if let Some(snapshot) = snapshot {
-            files.push((segment_name(readable.end, Suffix::Snapshot), snapshot.to_vec()));
-        }
-        self.shared.disk.replace(&self.directory, files).await
+        let files = || {
+            let mut files = vec![
+                (segment_name(readable.base, Suffix::Index), index.encode_offsets()),
+                (segment_name(readable.base, Suffix::TimeIndex), index.encode_times()),
+            ];
+            if let Some(snapshot) = snapshot {
+                files.push((segment_name(readable.end, Suffix::Snapshot), snapshot.to_vec()));
+            }
+            files
+        };
+        small_file::replace_files(&self.shared.disk, &self.directory, files).await
     }
 
     /// Blocks are written whole; what lies past the last batch goes.

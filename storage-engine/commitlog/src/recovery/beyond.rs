@@ -10,7 +10,8 @@ use record::Offset;
 use crate::checkpoint::CheckpointEntry;
 use crate::directory::{STRAY_DIRECTORY, ensure_stray};
 use crate::disk::{
-    AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, EntryKind, IO_BYTES_MAX, Lasting, OpenMode,
+    AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, EntryKind, IO_BYTES_MAX, Lasting,
+    OpenMode,
 };
 use crate::error::{AtPath, OpenError, StoreError};
 use crate::executor::Executor;
@@ -56,7 +57,8 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             }
         }
         if !names_last && !self.shared.mutant.lacks(Rule::RecoveredNotSynced) {
-            self.shared.disk.sync_dir(self.directory).await.at(self.directory)?;
+            let synced = self.shared.disk.sync_dir(self.directory).await;
+            synced.map_err(DiskError::of_sync).at(self.directory)?;
         }
         Ok(())
     }
@@ -85,7 +87,8 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         // The cut comes first even where it need not last: it waits for writes of a killed process that are under way still,
         // which would otherwise land on what is appended now. Where there is nothing to cut, the kernel is relied upon to end
         // those writes before it closes the descriptor that holds the lock of the directory.
-        self.shared.disk.set_size(&path, bytes, lasting).await.at(&path)?;
+        let cut = self.shared.disk.set_size(&path, bytes, lasting).await;
+        cut.map_err(DiskError::of_sync).at(&path)?;
         Ok(())
     }
 
@@ -207,7 +210,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         for suffix in [Suffix::Index, Suffix::TimeIndex] {
             let path = small_file::join(self.directory, &segment_name(log.base, suffix));
             match disk.remove(&path).await {
-                Ok(()) | Err(crate::disk::DiskError::NotFound) => {}
+                Ok(()) | Err(DiskError::NotFound) => {}
                 Err(error) => return Err(OpenError::Io { path, error }),
             }
         }

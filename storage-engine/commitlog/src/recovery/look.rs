@@ -35,16 +35,38 @@ impl From<Look> for Looked {
 }
 
 impl Looked {
-    /// What has the name of one of the log's files and is none, if there is such a thing: it would be taken for a file that is
-    /// missing, and put in place again or gone without.
-    pub(crate) fn misplaced(&self) -> Option<&PathEntry> {
-        let suffixes = [Suffix::Log, Suffix::Index, Suffix::TimeIndex, Suffix::Snapshot];
-        let is_own = |name: &str| {
-            suffixes.into_iter().any(|suffix| parse_segment_name(name, suffix).is_some())
-                || [EPOCH_FILE, PARTITION_METADATA_FILE].contains(&name)
-        };
+    /// Takes out what has the name of one of the log's files and is none. Errors: one that only this file can tell of; it would be
+    /// taken for a file that is missing, and put in place again or gone without.
+    pub(crate) fn take_misplaced(
+        &mut self,
+        checkpoint: Option<&CheckpointEntry>,
+    ) -> Result<Vec<PathEntry>, PathEntry> {
+        let has = |name: &str, suffix| parse_segment_name(name, suffix).is_some();
         let is_file = |entry: &PathEntry| matches!(entry.kind, EntryKind::File { .. });
-        self.entries.iter().find(|entry| !is_file(entry) && is_own(&entry.name))
+        let has_log = self.entries.iter().any(|entry| has(&entry.name, Suffix::Log));
+        let mut misplaced = Vec::new();
+        for entry in self.entries.iter().filter(|entry| !is_file(entry)) {
+            let name = entry.name.as_str();
+            let is_derived = if has(name, Suffix::Log) {
+                false
+            } else if has(name, Suffix::Index) || has(name, Suffix::TimeIndex) || name == EPOCH_FILE
+            {
+                true
+            } else if has(name, Suffix::Snapshot) {
+                // Without either its name is all that says where the log goes on.
+                has_log || checkpoint.is_some()
+            } else if name == PARTITION_METADATA_FILE {
+                checkpoint.is_some()
+            } else {
+                continue;
+            };
+            if !is_derived {
+                return Err(entry.clone());
+            }
+            misplaced.push(entry.clone());
+        }
+        self.entries.retain(|entry| !misplaced.contains(entry));
+        Ok(misplaced)
     }
 
     /// All of a small file of this directory, or `None` where there is none: like [`small_file::read`].

@@ -7,7 +7,7 @@ use record::TopicPartition;
 
 use super::{Store, StoreInner};
 use crate::directory::{self, PARTITION_METADATA_FILE, TOPICS_DIRECTORY};
-use crate::disk::{Disk, DiskResult, NewDirectory};
+use crate::disk::{Disk, DiskError, DiskFile as _, NewDirectory, OpenMode};
 use crate::error::{AtPath, StoreError};
 use crate::executor::Executor;
 use crate::log::LogIdentity;
@@ -38,10 +38,17 @@ impl<D: Disk, E: Executor> Store<D, E> {
             let directories = some.iter().map(|identity| new_directory(identity)).collect();
             let made = inner.shared.disk.create_dirs(TOPICS_DIRECTORY, directories).await;
             for (identity, made) in some.iter().zip(made) {
-                if made.is_ok() {
-                    inner.prepared.borrow_mut().insert(identity.topic_partition());
-                } else if prepared.is_ok() {
-                    prepared = made.at(&small_file::join(TOPICS_DIRECTORY, &identity.to_string()));
+                match made {
+                    Ok(()) => {
+                        inner.prepared.borrow_mut().insert(identity.topic_partition());
+                    }
+                    // Whoever made it, and however far: opening the log makes it lasting.
+                    Err(DiskError::AlreadyExists) => {}
+                    Err(error) if prepared.is_ok() => {
+                        let path = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
+                        prepared = Err(error).at(&path);
+                    }
+                    Err(_) => {}
                 }
             }
         }
@@ -64,12 +71,21 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         self.shared.mutant.lacks(Rule::PreparedNotSynced) || self.prepared.borrow().contains(log)
     }
 
-    /// Makes a log's directory lasting that is there with what belongs in it. Nothing is written: a full disk is no reason not to
-    /// open a log that needs no byte of it.
+    /// Makes a log's directory lasting that is there with what belongs in it. The file is written again, for the sync of whoever
+    /// made it may have failed; in its place, for a full disk is no reason not to open a log that needs no byte of it. Names are
+    /// the file system's own: where its journal cannot be written it takes nothing any more.
     pub(super) async fn make_lasting(&self, identity: &LogIdentity) -> Result<(), StoreError> {
-        let path = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
-        let made =
-            self.shared.disk.create_dirs(TOPICS_DIRECTORY, vec![new_directory(identity)]).await;
-        made.into_iter().collect::<DiskResult<()>>().at(&path)
+        let disk = &self.shared.disk;
+        let directory = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
+        let path = small_file::join(&directory, PARTITION_METADATA_FILE);
+        if self.shared.mutant.lacks(Rule::PreparedSyncedAgain) {
+            let file = disk.open(&path, OpenMode::Read).await.at(&path)?;
+            file.full_sync().await.at(&path)?;
+        } else {
+            let contents = directory::encode_partition_metadata(identity.topic_id);
+            small_file::write_again(disk, &path, &contents).await.at(&path)?;
+        }
+        disk.sync_dir(&directory).await.map_err(DiskError::of_sync).at(&directory)?;
+        disk.sync_dir(TOPICS_DIRECTORY).await.map_err(DiskError::of_sync).at(TOPICS_DIRECTORY)
     }
 }

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use commitlog::{CheckpointMap, Disk, ReadError, checkpoint, directory};
+use commitlog::{CheckpointMap, Disk, OpenError, ReadError, checkpoint, directory};
 use record::{Codec, Offset, Timestamp, TopicId};
 
 use crate::support::MemoryDisk;
 use crate::support::world::{
-    DIRECTORY, LastBatches, NOW, Settings, TOPIC, World, batch, identity, new_ids, open_store,
+    DIRECTORY, LastBatches, NOW, Settings, Stopped, TOPIC, World, batch, identity, new_ids,
+    open_store,
 };
 
 #[test]
@@ -86,8 +87,7 @@ fn unknown_directories_are_moved_aside_and_known_ones_stay() {
 fn a_damaged_identity_is_refused_and_a_missing_one_never_invented() {
     let mut world = World::new(Settings::default());
     world.fill(1, 1, 10);
-    let (disk, executor) = (world.disk.clone(), world.executor.clone());
-    drop(world);
+    let Stopped { disk, executor, .. } = world.drop_process();
     let open = || executor.run(directory::open_or_create(&disk, new_ids));
     assert!(open().is_ok_and(|opened| !opened.is_new));
     disk.edit("meta.properties", |bytes| bytes[20] ^= 1);
@@ -105,8 +105,7 @@ fn a_damaged_identity_is_refused_and_a_missing_one_never_invented() {
 fn an_identity_that_lost_our_lines_is_damaged_and_not_another_programs() {
     let mut world = World::new(Settings::default());
     world.fill(1, 1, 10);
-    let (disk, executor) = (world.disk.clone(), world.executor.clone());
-    drop(world);
+    let Stopped { disk, executor, .. } = world.drop_process();
     disk.edit("meta.properties", |bytes| {
         let text = String::from_utf8(bytes.clone()).unwrap();
         let at = text.find("corelog.").unwrap();
@@ -117,36 +116,78 @@ fn an_identity_that_lost_our_lines_is_damaged_and_not_another_programs() {
     assert!(disk.names(DIRECTORY).contains(&format!("{:020}.log", 0)));
 }
 
+/// What opening a log says that has a directory in place of one of its files, and the disk afterwards.
+fn opened_with_a_directory_as(
+    name: &str,
+    is_checkpointed: bool,
+) -> (Result<Offset, OpenError>, MemoryDisk) {
+    let mut world = World::new(Settings::default());
+    world.fill(3, 1, 100);
+    if is_checkpointed {
+        world.checkpoint();
+    }
+    let Stopped { disk, executor, settings, .. } = world.drop_process();
+    let path = format!("{DIRECTORY}/{name}");
+    if disk.names(DIRECTORY).iter().any(|there| there == name) {
+        disk.delete(&path);
+    }
+    let opened = executor.run(async {
+        disk.create_dir(&path).await.unwrap();
+        let (store, _) = open_store(&disk, &executor, &settings).await;
+        let fold = Rc::new(RefCell::new(LastBatches::default()));
+        let (log, _) = store.open_log(identity(TOPIC), settings.options, fold, NOW).await?;
+        assert_eq!(store.close(NOW).await, Ok(()));
+        assert_eq!(store.unclosed(), []);
+        Ok(log.ends().durable())
+    });
+    (opened, disk)
+}
+
 #[test]
 fn what_has_the_name_of_a_logs_file_and_is_none_is_named_and_left_alone() {
+    let check = |name, is_checkpointed| {
+        let (opened, disk) = opened_with_a_directory_as(name, is_checkpointed);
+        let path = format!("{DIRECTORY}/{name}");
+        let expected =
+            format!("{path}: a directory, where a file belongs: put the file back in its place");
+        assert_eq!(opened.unwrap_err().to_string(), expected);
+        assert!(disk.names(DIRECTORY).iter().any(|there| there == name), "{name} is gone");
+    };
+    check("00000000000000000000.log", true);
+    // Nothing else tells whose the directory is.
+    check("partition.metadata", false);
+}
+
+#[test]
+fn what_is_in_place_of_a_file_that_can_be_made_again_keeps_no_log_from_being_opened() {
     for name in [
-        "00000000000000000000.log",
         "00000000000000000000.index",
         "00000000000000000000.timeindex",
         "00000000000000000003.snapshot",
         "leader-epoch-checkpoint",
         "partition.metadata",
     ] {
+        let (opened, disk) = opened_with_a_directory_as(name, true);
+        assert_eq!(opened, Ok(Offset(3)), "{name}");
+        let names = disk.names(DIRECTORY);
+        assert!(names.contains(&format!("{name}.odd")), "{name} is deleted: {names:?}");
+        disk.edit(&format!("{DIRECTORY}/{name}"), |_| ());
+    }
+}
+
+#[test]
+fn a_directory_in_the_way_of_a_file_that_is_replaced_is_moved_aside() {
+    for name in ["checkpoints/0.a", "checkpoints/0.a.tmp", "checkpoints/0.b.tmp"] {
         let mut world = World::new(Settings::default());
         world.fill(3, 1, 100);
-        world.checkpoint();
-        let (disk, executor, settings) =
-            (world.disk.clone(), world.executor.clone(), world.settings.clone());
-        drop(world);
-        let path = format!("{DIRECTORY}/{name}");
-        if disk.names(DIRECTORY).iter().any(|there| there == name) {
-            disk.delete(&path);
+        world.executor.run(world.disk.create_dir(name)).unwrap();
+        for _ in 0..2 {
+            world.checkpoint();
         }
-        let opened = executor.run(async {
-            disk.create_dir(&path).await.unwrap();
-            let (store, _) = open_store(&disk, &executor, &settings).await;
-            let fold = Rc::new(RefCell::new(LastBatches::default()));
-            store.open_log(identity(TOPIC), settings.options, fold, NOW).await
-        });
-        let expected =
-            format!("{path}: a directory, where a file belongs: put the file back in its place");
-        assert_eq!(opened.unwrap_err().to_string(), expected);
-        assert!(disk.names(DIRECTORY).iter().any(|there| there == name), "{name} is gone");
+        let world = world.crash();
+        assert_eq!(world.log.ends().durable(), Offset(3));
+        let names = world.disk.names("checkpoints");
+        assert!(names.contains(&"0.a".to_owned()) && names.contains(&"0.b".to_owned()));
     }
 }
 
@@ -155,8 +196,7 @@ fn a_checkpoint_that_is_no_file_is_named_and_not_gone_without() {
     let mut world = World::new(Settings::default());
     world.fill(3, 1, 100);
     world.checkpoint();
-    let (disk, executor) = (world.disk.clone(), world.executor.clone());
-    drop(world);
+    let Stopped { disk, executor, .. } = world.drop_process();
     let load = || executor.run(CheckpointMap::load(&disk));
     assert!(load().is_ok());
     executor.run(disk.create_dir("checkpoints/9.b")).unwrap();
@@ -197,9 +237,7 @@ fn the_store_keeps_entries_of_logs_that_are_not_open_yet() {
     let mut world = World::new(Settings::default());
     world.fill(3, 1, 100);
     world.checkpoint();
-    let (disk, executor, settings) =
-        (world.disk.clone(), world.executor.clone(), world.settings.clone());
-    drop(world);
+    let Stopped { disk, executor, settings, .. } = world.drop_process();
     executor.run(async {
         let (store, _) = open_store(&disk, &executor, &settings).await;
         store.checkpoint(NOW).await.unwrap();

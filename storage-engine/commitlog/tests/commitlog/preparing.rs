@@ -70,20 +70,45 @@ fn without_the_sync_of_a_directory_that_was_made_in_vain_records_are_lost() {
     assert_eq!(left_after_a_crash(started), Offset(0));
 }
 
+/// Makes the directory, and its file's sync fails: what the file holds may be in no place but memory.
+fn file_not_synced(settings: Settings) -> Started {
+    let started = start(MemoryDisk::default(), settings);
+    started.disk.fail_syncs_of("partition.metadata");
+    assert!(!started.prepare());
+    started.disk.fail_syncs_of("");
+    assert_eq!(started.disk.names("topics/orders-0"), ["partition.metadata"]);
+    started
+}
+
 #[test]
-fn a_directory_that_a_killed_process_made_is_lasting_once_it_is_prepared_or_opened() {
-    for is_prepared in [true, false] {
-        let Started { disk, settings, .. } = made_in_vain(Settings::default());
-        let next = start(disk, settings);
-        if is_prepared {
-            assert!(next.prepare());
-            next.disk.crash();
-            assert_eq!(next.disk.names("topics"), ["orders-0"]);
-            assert_eq!(next.disk.names("topics/orders-0"), ["partition.metadata"]);
-            continue;
+fn a_file_whose_sync_failed_is_written_again_before_records_are_acknowledged_beside_it() {
+    for is_prepared_again in [false, true] {
+        let started = file_not_synced(Settings::default());
+        if is_prepared_again {
+            assert!(started.prepare(), "a directory that is there is no error");
         }
-        assert_eq!(left_after_a_crash(next), Offset(5));
+        assert_eq!(left_after_a_crash(started), Offset(5));
     }
+    // Whoever made it is gone, and has told nobody.
+    let Started { disk, settings, .. } = file_not_synced(Settings::default());
+    assert_eq!(left_after_a_crash(start(disk, settings)), Offset(5));
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn with_a_second_sync_alone_of_a_file_whose_sync_failed_records_are_lost() {
+    use commitlog::mutant::{Mutant, Rule};
+    let mutant = Mutant::without(Rule::PreparedSyncedAgain);
+    let started = file_not_synced(Settings { mutant, ..Settings::default() });
+    assert_eq!(left_after_a_crash(started), Offset(0));
+}
+
+#[test]
+fn a_directory_that_a_killed_process_made_is_lasting_once_it_is_opened() {
+    let Started { disk, settings, .. } = made_in_vain(Settings::default());
+    let next = start(disk, settings);
+    assert!(next.prepare());
+    assert_eq!(left_after_a_crash(next), Offset(5));
 }
 
 #[test]
@@ -113,7 +138,7 @@ fn a_directory_that_cannot_be_made_is_in_the_way_of_no_other() {
     let of = |partition| LogIdentity { partition: PartitionIndex(partition), ..identity(TOPIC) };
     // More than are made together.
     let logs: Vec<LogIdentity> = (0..600).map(of).collect();
-    started.disk.fail_creates_of("orders-7/partition.metadata.tmp", DiskError::NoSpace);
+    started.disk.fail_creates_of("orders-7/partition.metadata", DiskError::NoSpace);
     let prepared = started.executor.run(started.store.prepare(logs.iter()));
     let said = prepared.unwrap_err().to_string();
     assert!(said.contains("topics/orders-7"), "{said}");

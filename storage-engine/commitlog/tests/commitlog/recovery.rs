@@ -4,7 +4,7 @@ use commitlog::{BadBatch, CutReason, LogOptions, OpenError};
 use record::{BatchHeader, Codec, LeaderEpoch, Offset, TopicId};
 
 use crate::support::world::{
-    DIRECTORY, LastBatches, NOW, Settings, World, batch, identity, open_store,
+    DIRECTORY, LastBatches, NOW, Settings, Stopped, World, batch, identity, open_store,
 };
 
 fn log_path(world: &World, index: usize) -> String {
@@ -290,9 +290,7 @@ fn a_log_that_was_created_is_never_recreated_empty() {
         let mut world = World::new(Settings::default());
         world.fill(3, 1, 100);
         world.checkpoint();
-        let (disk, executor, settings) =
-            (world.disk.clone(), world.executor.clone(), world.settings.clone());
-        drop(world);
+        let Stopped { disk, executor, settings, .. } = world.drop_process();
         if whole_directory {
             disk.delete_tree(DIRECTORY);
         } else {
@@ -319,9 +317,7 @@ fn a_directory_of_another_topic_is_moved_aside() {
     let mut world = World::new(Settings::default());
     world.fill(3, 1, 100);
     world.checkpoint();
-    let (disk, executor, settings) =
-        (world.disk.clone(), world.executor.clone(), world.settings.clone());
-    drop(world);
+    let Stopped { disk, executor, settings, .. } = world.drop_process();
     let other = TopicId([8; 16]);
     executor.run(async {
         let (store, _) = open_store(&disk, &executor, &settings).await;
@@ -341,9 +337,7 @@ fn a_directory_that_names_another_topic_than_its_checkpoint_stays_where_it_is() 
     let mut world = World::new(Settings::default());
     world.fill(3, 1, 100);
     world.checkpoint();
-    let (disk, executor, settings) =
-        (world.disk.clone(), world.executor.clone(), world.settings.clone());
-    drop(world);
+    let Stopped { disk, executor, settings, .. } = world.drop_process();
     let path = format!("{DIRECTORY}/partition.metadata");
     let before = disk.edit(&path, |bytes| {
         let before = bytes.clone();

@@ -239,8 +239,7 @@ fn a_log_that_is_deleted_while_it_is_released_is_gone_and_owes_nothing() {
     };
     // It waits for the sync that is under way.
     let release = store.release_log(log);
-    let (released, deleted) =
-        executor.run(futures_lite::future::zip(release, delete_and_go_on));
+    let (released, deleted) = executor.run(futures_lite::future::zip(release, delete_and_go_on));
     let failure = Some(LogFailure::Closed);
     assert_eq!(released, Err(ReleaseError::NotPassing { failure }));
     assert_eq!(deleted, Ok(()));

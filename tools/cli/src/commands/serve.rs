@@ -272,29 +272,22 @@ async fn control(
         requested.await;
         notify::tell(notify::STOPPING);
     };
-    let (reason, word) = match broker::run_control(
-        context.platform,
-        context.mesh,
-        options,
-        stop,
-        announce,
-    )
-    .await
-    {
-        Ok(Stopped::InOrder) => return ExitReason::Done,
-        Ok(Stopped::NotInOrder(faults)) => (ExitReason::UncleanStop, faults.to_string()),
-        // A core that ended because it was asked to has refused nothing.
-        Err(StartRefusal::Core { .. }) if asked.is_requested() => return ExitReason::Done,
-        Err(refusal) => {
-            let reason = match &refusal {
-                StartRefusal::Data(_) => ExitReason::DataRefused,
-                StartRefusal::DiskFull(_) => ExitReason::DiskFull,
-                StartRefusal::Address(_) => ExitReason::AddressUnavailable,
-                StartRefusal::Core { .. } => ExitReason::CoreFailed,
-            };
-            (reason, refusal.to_string())
-        }
-    };
+    let (reason, word) =
+        match broker::run_control(context.platform, context.mesh, options, stop, announce).await {
+            Ok(Stopped::InOrder) => return ExitReason::Done,
+            Ok(Stopped::NotInOrder(faults)) => (ExitReason::UncleanStop, faults.to_string()),
+            // A core that ended because it was asked to has refused nothing.
+            Err(StartRefusal::Core { .. }) if asked.is_requested() => return ExitReason::Done,
+            Err(refusal) => {
+                let reason = match &refusal {
+                    StartRefusal::Data(_) => ExitReason::DataRefused,
+                    StartRefusal::DiskFull(_) => ExitReason::DiskFull,
+                    StartRefusal::Address(_) => ExitReason::AddressUnavailable,
+                    StartRefusal::Core { .. } => ExitReason::CoreFailed,
+                };
+                (reason, refusal.to_string())
+            }
+        };
     *last_word.lock().unwrap_or_else(PoisonError::into_inner) = Some(word);
     reason
 }

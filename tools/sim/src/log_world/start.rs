@@ -157,8 +157,12 @@ async fn prepare(
     let faults = disk.faults();
     let is_struck = !plan.is_last && world.chance(|prng| prng.happens(OneIn(4)));
     if is_struck {
-        let name_error = world.chance(|prng| OneIn(*prng.pick(&[2, 5])));
-        disk.set_faults(Faults { name_error, aimed_at: "topics", ..faults });
+        let odds = world.chance(|prng| OneIn(*prng.pick(&[2, 5])));
+        let (name_error, sync_error) = match world.chance(|prng| prng.coin()) {
+            true => (odds, faults.sync_error),
+            false => (faults.name_error, odds),
+        };
+        disk.set_faults(Faults { name_error, sync_error, aimed_at: "topics", ..faults });
     }
     let errors_before = disk.stats().errors;
     let prepared = store.prepare(logs.iter()).await;

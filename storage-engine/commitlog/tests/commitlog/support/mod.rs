@@ -37,6 +37,8 @@ impl AlignedBuffer for MemoryBuffer {
 struct Inode {
     bytes: Vec<u8>,
     durable: Vec<u8>,
+    /// Written since the last sync began. A failed sync drops it: a later one covers what is written after it only.
+    is_dirty: bool,
 }
 
 type InodeRef = Rc<RefCell<Inode>>;
@@ -108,6 +110,7 @@ impl MemoryDisk {
             if let Node::File(inode) = node {
                 let mut inode = inode.borrow_mut();
                 inode.bytes = inode.durable.clone();
+                inode.is_dirty = false;
             }
         }
     }
@@ -210,8 +213,9 @@ impl MemoryDisk {
         tree.is_created = false;
     }
 
+    /// Syncs of such a file fail; the empty suffix fails none.
     pub(crate) fn fail_syncs_of(&self, suffix: &str) {
-        self.0.borrow_mut().fail_syncs_of = Some(suffix.to_owned());
+        self.0.borrow_mut().fail_syncs_of = Some(suffix.to_owned()).filter(|one| !one.is_empty());
     }
 }
 
@@ -242,6 +246,7 @@ impl DiskFile for MemoryFile {
             inode.bytes.resize(to, 0);
         }
         inode.bytes[from..to].copy_from_slice(&buffer.0);
+        inode.is_dirty = true;
         Ok(())
     }
 
@@ -270,7 +275,10 @@ impl DiskFile for MemoryFile {
     async fn data_sync(&self) -> DiskResult<()> {
         yield_once().await;
         // What is written from here on is not covered.
-        let covered = self.inode.borrow().bytes.clone();
+        let (covered, was_dirty) = {
+            let mut inode = self.inode.borrow_mut();
+            (inode.bytes.clone(), std::mem::take(&mut inode.is_dirty))
+        };
         let is_held = || {
             let tree = self.tree.borrow();
             tree.hold_syncs_of.as_ref().is_some_and(|suffix| self.path.ends_with(suffix.as_str()))
@@ -285,7 +293,9 @@ impl DiskFile for MemoryFile {
             return Err(DiskError::Io { errno: 5 });
         }
         tree.syncs += 1;
-        self.inode.borrow_mut().durable = covered;
+        if was_dirty {
+            self.inode.borrow_mut().durable = covered;
+        }
         Ok(())
     }
 
@@ -295,7 +305,9 @@ impl DiskFile for MemoryFile {
 
     async fn truncate(&self, bytes: u64) -> DiskResult<()> {
         yield_once().await;
-        self.inode.borrow_mut().bytes.resize(usize::try_from(bytes).unwrap(), 0);
+        let mut inode = self.inode.borrow_mut();
+        inode.bytes.resize(usize::try_from(bytes).unwrap(), 0);
+        inode.is_dirty = true;
         Ok(())
     }
 
@@ -371,6 +383,11 @@ impl Disk for MemoryDisk {
     async fn rename(&self, from: &str, to: &str) -> DiskResult<()> {
         yield_once().await;
         let mut tree = self.0.borrow_mut();
+        if matches!(tree.nodes.get(from), Some(Node::File(_)))
+            && matches!(tree.nodes.get(to), Some(Node::Directory))
+        {
+            return Err(DiskError::NotAFile { found: EntryKind::Directory });
+        }
         let moved: Vec<String> = tree
             .nodes
             .keys()
@@ -396,9 +413,13 @@ impl Disk for MemoryDisk {
         while is_held() {
             yield_once().await;
         }
-        match self.0.borrow_mut().nodes.remove(path) {
+        let mut tree = self.0.borrow_mut();
+        if matches!(tree.nodes.get(path), Some(Node::Directory)) {
+            return Err(DiskError::NotAFile { found: EntryKind::Directory });
+        }
+        match tree.nodes.remove(path) {
             Some(Node::File(_)) => Ok(()),
-            Some(Node::Directory) => panic!("{path} is a directory"),
+            Some(Node::Directory) => unreachable!("asked before"),
             None => Err(DiskError::NotFound),
         }
     }

@@ -251,17 +251,19 @@ impl World {
     pub(crate) fn crash(self) -> Self {
         self.executor.drop_tasks();
         self.disk.crash();
-        let Self { disk, executor, settings, model, log, store, .. } = self;
-        drop((log, store));
-        Self::open(disk, executor, settings, model)
+        self.drop_process().start()
     }
 
     /// The process is killed and started again: the disk keeps what it was given.
     pub(crate) fn kill(self) -> Self {
+        self.drop_process().start()
+    }
+
+    /// The process is killed: the disk keeps what it was given.
+    pub(crate) fn drop_process(self) -> Stopped {
         self.executor.drop_tasks();
-        let Self { disk, executor, settings, model, log, store, .. } = self;
-        drop((log, store));
-        Self::open(disk, executor, settings, model)
+        let Self { disk, executor, settings, model, .. } = self;
+        Stopped { disk, executor, settings, model }
     }
 
     /// Stops cleanly, marker included.
