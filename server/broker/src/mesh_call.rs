@@ -69,6 +69,8 @@ struct Calls {
     /// How many of them there are of a kind to one core.
     under_way: RefCell<BTreeMap<(MeshIndex, CallKind), usize>>,
     room: Rc<Event>,
+    /// The connection that each core was last told to have lost, with nothing sent there by it since.
+    left: RefCell<BTreeMap<MeshIndex, ConnectionNumber>>,
     is_closed: Cell<bool>,
     /// Messages that found their queue full.
     full_count: Cell<u64>,
@@ -117,6 +119,18 @@ impl Calls {
 
     fn is_under_way(&self, id: u64) -> bool {
         self.pending.borrow().contains_key(&id)
+    }
+
+    /// Whether the other core knows already that the connection is lost.
+    fn knows_left(&self, to: MeshIndex, connection: ConnectionNumber) -> bool {
+        self.left.borrow().get(&to) == Some(&connection)
+    }
+
+    /// Something is sent by a connection: what was said of it before does not hold for that.
+    fn note_sending(&self, to: MeshIndex, connection: ConnectionNumber) {
+        if self.knows_left(to, connection) {
+            self.left.borrow_mut().remove(&to);
+        }
     }
 
     /// The call is over.
@@ -172,8 +186,11 @@ impl<M: Mesh<Message>> Drop for PendingCall<M> {
         // Where it is full, what waits for room does so until its deadline.
         if let Some(connection) = self.connection
             && self.calls.is_under_way(self.id)
+            && !self.calls.knows_left(self.to, connection)
+            && self.mesh.try_send(self.to, Message::Left(connection)).is_ok()
         {
-            self.mesh.try_send(self.to, Message::Left(connection)).ok();
+            // Its other calls there go by the same word: a connection may leave thousands behind at once.
+            self.calls.left.borrow_mut().insert(self.to, connection);
         }
     }
 }
@@ -283,6 +300,9 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
             Request::Produce(call) => Some(call.connection),
             _ => None,
         };
+        if let Some(connection) = connection {
+            calls.note_sending(to, connection);
+        }
         let pending = PendingCall { mesh, to, id, kind, connection, receiver, calls };
         let unsent = Unsent { calls: &self.calls, id: Some(id) };
         self.post(to, Message::Call(CallId(id), request)).await;

@@ -87,32 +87,46 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         }
     }
 
-    /// Opens the metadata log again, if it stopped for a reason that has passed.
+    /// Opens the metadata log again, if it stopped for a reason that has passed. What it holds beyond the image is made known
+    /// while others may decide: that takes as long as its logs take to be opened.
     pub(super) async fn resume(&self) {
         self.is_resuming.set(false);
-        let _turn = self.deciding.take().await;
+        let turn = self.deciding.take().await;
+        let resumed = self.resume_in_turn().await;
+        let image = self.image();
+        drop(turn);
+        let Some(found) = resumed else { return };
+        if !found.is_empty() {
+            let changed = changed_topics(&image, &found);
+            self.publish(image, changed).await;
+        }
+        tracing::info!(found = found.len(), "there is room again: metadata can be changed");
+        // It may have stopped once more meanwhile, which says so itself.
+        if !self.has_stopped() && matches!(self.readiness.get(), Readiness::Degraded(_)) {
+            self.readiness.set(Readiness::Ready);
+        }
+    }
+
+    /// The records that the log holds beyond the image, which knows them from here on; `None` where nothing came of it. Order: the
+    /// caller has the turn to decide.
+    async fn resume_in_turn(&self) -> Option<Vec<MetadataRecord>> {
         if !self.has_stopped() {
-            return;
+            return None;
         }
         match self.platform.disk().free_bytes().await {
             Ok(free) if free >= ROOM_BYTES_MIN => {}
-            Ok(_) | Err(_) => return,
+            Ok(_) | Err(_) => return None,
         }
         if !self.is_released.get() {
             let log = self.log();
             if let Err(error) = self.store.release_log(&log.0).await {
                 tracing::error!(%error, "metadata is read-only until the node is started again");
-                return;
+                return None;
             }
             self.is_released.set(true);
         }
         match self.open_again().await {
-            Ok(found) => {
-                tracing::info!(found, "there is room again: metadata can be changed");
-                if matches!(self.readiness.get(), Readiness::Degraded(_)) {
-                    self.readiness.set(Readiness::Ready);
-                }
-            }
+            Ok(found) => Some(found),
             Err(detail) => {
                 // Tried again every second: said once.
                 let next = Readiness::Degraded(detail.clone());
@@ -120,12 +134,13 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
                     tracing::error!("metadata cannot be changed: {detail}");
                     self.readiness.set(next);
                 }
+                None
             }
         }
     }
 
-    /// Opens the log and takes over what it holds beyond the image; gives how many records that were.
-    async fn open_again(&self) -> Result<usize, String> {
+    /// Opens the log and takes over what it holds beyond the image; gives those records.
+    async fn open_again(&self) -> Result<Vec<MetadataRecord>, String> {
         let opened = open_log::<P>(&self.store, self.platform.now()).await;
         let (log, report) = opened.map_err(|error| error.to_string())?;
         // Whatever is found now, a second look finds the same: no more attempts.
@@ -140,10 +155,8 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
         let found = replay(&log, &mut image).await.map_err(|error| error.to_string())?;
         *self.log.borrow_mut() = log;
         if !found.is_empty() {
-            let (changed, image) = (changed_topics(&image, &found), Arc::new(image));
-            *self.image.borrow_mut() = Arc::clone(&image);
-            self.publish(image, changed).await;
+            *self.image.borrow_mut() = Arc::new(image);
         }
-        Ok(found.len())
+        Ok(found)
     }
 }

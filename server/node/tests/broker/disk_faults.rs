@@ -11,6 +11,7 @@ use wire::delete_records::{
     DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsResponse, DeleteRecordsTopic,
 };
 use wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use wire::init_producer_id::{InitProducerIdRequest, InitProducerIdResponse};
 use wire::produce::ProduceRequest;
 
 use crate::support::{
@@ -302,6 +303,29 @@ fn a_refused_change_that_reached_the_disk_counts_when_the_metadata_log_is_opened
     node.kill();
     node.start_again();
     assert_eq!(node.connect().end_of(&late, 0), 4);
+}
+
+#[test]
+fn a_metadata_log_that_goes_on_gives_producer_ids_while_what_it_found_is_being_opened() {
+    let (node, topic) = node_with_topic();
+    let mut client = node.connect();
+    node.set_faults(&["late write coordinator/"]);
+    assert_eq!(creation(&mut client, "refused"), ErrorCode::KafkaStorageError);
+    // Its directory is made by whoever opens it, and that takes its time.
+    node.set_faults(&["stall open topics/refused-0/"]);
+    let begin = Instant::now();
+    let next_id = |client: &mut Client| {
+        let frame = client.call(4, &InitProducerIdRequest::default());
+        frame.read::<InitProducerIdResponse>().error_code
+    };
+    while next_id(&mut client) != ErrorCode::None {
+        assert!(begin.elapsed() < PATIENCE, "no ids are given");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    node.set_faults(&[]);
+    node.wait_for_log(&["there is room again: metadata can be changed", "found=2"]);
+    let late = Topic { name: "refused".to_owned(), ..topic };
+    assert_eq!(client.append(&late, 0, &batch(&["taken"])), 0);
 }
 
 #[test]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use broker::Message;
-use broker::calls::{Reply, Request, WaitCall, Waited};
+use broker::calls::{ConnectionNumber, ProduceCall, Reply, Request, WaitCall, Waited, ZstdAllowed};
 use broker::mesh_call::{CallId, Caller};
 use broker::platform::{Mesh, MeshIndex};
 use commitlog::{Executor, TaskClass};
-use partition::Isolation;
+use partition::{Acks, Isolation};
 use sim::platform::{SimMesh, SimPlatform, mesh};
 use sim::prng::Prng;
 use wire::ErrorCode;
@@ -76,6 +76,45 @@ fn a_call_that_was_given_up_before_it_was_queued_keeps_no_place() {
         }
         assert!(owed < 1000, "the queue took {owed}");
         assert_eq!(give_up_call(&world, &caller).await, Some(()));
+    });
+}
+
+#[test]
+fn a_lost_connection_is_told_of_once_however_much_it_leaves_behind() {
+    World::run(|world| async move {
+        let (caller, other) = pair(&world);
+        let produce = |connection| {
+            Request::Produce(ProduceCall {
+                connection: ConnectionNumber(connection),
+                acks: Some(Acks::InSync),
+                timeout: Duration::from_secs(1),
+                deadline: Duration::from_secs(1),
+                zstd: ZstdAllowed::No,
+                entries: Vec::new(),
+            })
+        };
+        let lost = async |messages: usize| {
+            let mut lost = Vec::new();
+            for _ in 0..messages {
+                match other.receive().await {
+                    Some((_, Message::Left(connection))) => lost.push(connection.0),
+                    Some((_, Message::Call(..))) => {}
+                    unexpected => panic!("{unexpected:?}"),
+                }
+            }
+            lost
+        };
+        for connection in [7, 7, 8, 7] {
+            let mut pending = Vec::new();
+            for _ in 0..20 {
+                pending.push(caller.call(OTHER, produce(connection)).await);
+            }
+            drop(pending);
+            // What it sends afterwards it may lose again.
+            assert_eq!(lost(21).await, [connection]);
+        }
+        let one = world.within(Duration::from_millis(10), lost(1)).await;
+        assert_eq!(one, None, "nothing more is said");
     });
 }
 
