@@ -1,14 +1,16 @@
 //! Bounds on memory over all connections of a core (P72).
 //!
 //! Owns the count of what is held: large requests that have not arrived whole or are not answered, with what they may become;
-//! record bytes that were read for a Fetch and have not left; lists of producers; large windows. Each has a budget of its own,
-//! so that whoever holds some of one and waits for another waits for nobody who waits for him. Must never refuse: a request
+//! record bytes that were read for a Fetch and have not left; lists of producers; large answers to small requests; large
+//! windows. Each has a budget of its own, so that whoever holds some of one and waits for another waits for nobody who waits
+//! for him. Must never refuse: a request
 //! that finds no room is not read any further until there is some, so that back-pressure reaches the client as a slow
 //! connection does; a Fetch gets less.
 //!
 //! ```text
 //! request   size known ─ take(what it may become), maybe waits ─ arrives ─ answered ─ HeldMemory dropped ─► the next goes on
 //! Fetch     note_share(wanted) ─ read so much ─ resize(what was there) ─ sent ─ HeldMemory dropped
+//! answer    its turn ─ take(about what it has), maybe waits ─ made ─ resize(the answer) ─ sent ─ HeldMemory dropped
 //! listing   its turn ─ take(the most it may list), maybe waits ─ resize(the answer) ─ sent ─ HeldMemory dropped
 //! ```
 

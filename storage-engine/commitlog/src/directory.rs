@@ -135,6 +135,17 @@ pub enum DirectoryError {
         /// What was found there.
         name: String,
     },
+    /// It is another node's.
+    #[error(
+        "{META_FILE}: node.id={found}, the configuration says {expected}: this directory belongs to another node; correct \
+         node.id or data.dir"
+    )]
+    OtherNode {
+        /// Whose it is.
+        found: NodeId,
+        /// Who asks.
+        expected: NodeId,
+    },
     /// There are logs, but no identity.
     #[error(
         "{META_FILE}: missing, yet `{TOPICS_DIRECTORY}` holds data; restore the file from a copy, or point data.dir elsewhere"
@@ -225,17 +236,21 @@ fn refusal((offset, damage): (usize, MetaDamage)) -> DirectoryError {
     }
 }
 
-/// Opens the data directory, or makes it one if it is empty.
+/// Opens the data directory of the node of that id, or makes it one if it is empty.
 ///
 /// Order   the caller has asked [`refuse_foreign`] and holds the lock. The clean-stop marker is removed, and its removal
 ///         synced, before anything else is written: it counts for one start.
-/// Errors  an identity that is damaged, of a later version, or missing though there is data, and the directory of another
-///         program are refused; nothing is changed then.
+/// Errors  an identity that is damaged, of a later version, of another node, or missing though there is data, and the
+///         directory of another program are refused; nothing is changed then.
 pub async fn open_or_create<D: Disk>(
     disk: &D,
+    node_id: NodeId,
     new_ids: impl Fn() -> NewIds,
 ) -> Result<DataDirectory, DirectoryError> {
     let (ids, is_new) = match read_identity(disk).await? {
+        Some(NewIds { node_id: found, .. }) if found != node_id => {
+            return Err(DirectoryError::OtherNode { found, expected: node_id });
+        }
         Some(ids) => (ids, false),
         None if holds_data(disk).await? => return Err(DirectoryError::MetaMissing),
         None => (new_ids(), true),

@@ -233,16 +233,7 @@ async fn open_directory<P: Platform>(
         node_id: config.node_id,
         directory_id: new_id(),
     };
-    // Asked before the directory is opened, which takes the clean-stop marker: what is refused is left as it is.
-    let known = directory::read_identity(&platform.disk()).await?;
-    match known.map(|ids| ids.node_id).filter(|node_id| *node_id != config.node_id) {
-        None => Ok(directory::open_or_create(&platform.disk(), new_ids).await?),
-        Some(other) => Err(StartRefusal::Data(format!(
-            "meta.properties: node.id={other}, the configuration says {}: this directory belongs to another node; \
-             correct node.id or data.dir",
-            config.node_id
-        ))),
-    }
+    Ok(directory::open_or_create(&platform.disk(), config.node_id, new_ids).await?)
 }
 
 /// Checkpoints of this start count over those of all starts before it.

@@ -16,6 +16,14 @@ use crate::handlers::{Answer, Call, first_of_each};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 
+/// About what a resource takes in an answer, with synonyms and documentation.
+const RESOURCE_BYTES: usize = 20_000;
+
+/// About how many bytes an answer has.
+pub(super) fn answer_bytes(request: &DescribeConfigsRequest<'_>) -> usize {
+    request.resources.len() * RESOURCE_BYTES
+}
+
 /// Answers from the image and this node's configuration.
 pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,

@@ -12,13 +12,21 @@ use wire::describe_topic_partitions::{
 use wire::{ErrorCode, Text};
 
 use crate::context::{Operation, Resource};
-use crate::handlers::metadata::{TOPIC_OPERATIONS, broker_id, leader_error};
+use crate::handlers::metadata::{
+    PARTITION_BYTES, TOPIC_BYTES, TOPIC_OPERATIONS, broker_id, leader_error,
+};
 use crate::handlers::{Answer, Call};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 
 /// Partitions on one page: Kafka's `max.request.partition.size.limit`.
 const PARTITIONS_PER_PAGE_MAX: usize = 2_000;
+
+/// About how many bytes a page has at most.
+pub(super) fn answer_bytes<P: Platform, M: Mesh<Message>>(call: &Call<P, M>) -> usize {
+    let partitions = call.shard.image().partition_count().min(PARTITIONS_PER_PAGE_MAX);
+    partitions * (PARTITION_BYTES + TOPIC_BYTES)
+}
 
 /// Answers from the image.
 pub(super) fn handle<'a, P: Platform, M: Mesh<Message>>(

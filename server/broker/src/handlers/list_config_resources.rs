@@ -10,12 +10,18 @@ use wire::list_config_resources::{
 
 use crate::context::{Operation, Resource};
 use crate::handlers::config_resource::{BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP, TOPIC};
+use crate::handlers::metadata::TOPIC_BYTES;
 use crate::handlers::{Answer, Call};
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 
 /// Every kind, in the order of the answer.
 const KINDS: [i8; 5] = [GROUP, CLIENT_METRICS, BROKER_LOGGER, BROKER, TOPIC];
+
+/// About how many bytes an answer has at most.
+pub(super) fn answer_bytes<P: Platform, M: Mesh<Message>>(call: &Call<P, M>) -> usize {
+    call.shard.image().topics().count() * TOPIC_BYTES
+}
 
 /// Answers from the image.
 pub(super) fn handle<P: Platform, M: Mesh<Message>>(

@@ -22,6 +22,32 @@ pub(super) const TOPIC_OPERATIONS: i32 = 0b1101_1111_1000;
 /// The same for the cluster: create, alter, describe, cluster action, describe configs, alter configs, idempotent write.
 pub(super) const CLUSTER_OPERATIONS: i32 = 0b1_1111_1010_0000;
 
+/// About what a partition, and a topic beside its partitions, take in an answer.
+pub(super) const PARTITION_BYTES: usize = 40;
+pub(super) const TOPIC_BYTES: usize = 64;
+
+/// About how many bytes an answer has: of all topics, or of those that are named.
+pub(super) fn answer_bytes<P: Platform, M: Mesh<Message>>(
+    call: &Call<P, M>,
+    request: &MetadataRequest<'_>,
+) -> usize {
+    let image = call.shard.image();
+    let all = || image.partition_count();
+    let partitions = match &request.topics {
+        None => all(),
+        Some(topics) if topics.is_empty() && call.version == 0 => all(),
+        Some(topics) => {
+            let found = topics.iter().filter_map(|topic| match &topic.name {
+                Some(name) => image.topic(name),
+                None => image.topic_by_id(topic.topic_id),
+            });
+            // One that is named twice is answered once.
+            found.map(|topic| topic.indexed().count()).sum::<usize>().min(all())
+        }
+    };
+    partitions * (PARTITION_BYTES + TOPIC_BYTES)
+}
+
 /// Answers from the image; creates what is missing where it may.
 pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,

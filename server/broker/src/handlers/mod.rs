@@ -156,6 +156,27 @@ impl<P: Platform, M: Mesh<Message>> Call<P, M> {
         }
     }
 
+    /// Room for an answer of about `bytes`, waited for where others that are as large have not been taken; `None` where it is
+    /// small, or counted with its request.
+    async fn answer_room(&self, bytes: usize) -> Option<HeldMemory> {
+        if self.memory.is_some() || bytes <= COUNTED_BYTES_MIN {
+            return None;
+        }
+        Some(self.shard.answer_memory().take(bytes).await)
+    }
+
+    /// [`Call::reply`] with the room that was waited for, as far as the answer needs it.
+    fn reply_in<'a, Body: Response<'a>>(
+        &self,
+        room: Option<HeldMemory>,
+        answer: &Answer<Body>,
+    ) -> Served<P::Disk> {
+        match room {
+            Some(room) => self.reply_holding(answer, room),
+            None => self.reply(answer),
+        }
+    }
+
     fn too_long(&self, error: &EncodeError) -> Served<P::Disk> {
         tracing::error!(api = %self.api, version = self.version, %error, "a response cannot be sent, closing");
         Served::Close
@@ -282,7 +303,8 @@ async fn serve<P: Platform, M: Mesh<Message>>(
         }
         ApiKey::Metadata => {
             let request = wire::metadata::MetadataRequest::decode(version, body)?;
-            call.reply(&metadata::handle(&call, &request).await)
+            let room = call.answer_room(metadata::answer_bytes(&call, &request)).await;
+            call.reply_in(room, &metadata::handle(&call, &request).await)
         }
         ApiKey::Fetch => {
             let request = wire::fetch::FetchRequest::decode(version, body)?;
@@ -343,7 +365,8 @@ async fn serve_administration<P: Platform, M: Mesh<Message>>(
         }
         ApiKey::DescribeConfigs => {
             let request = wire::describe_configs::DescribeConfigsRequest::decode(version, body)?;
-            call.reply(&describe_configs::handle(call, &request).await)
+            let room = call.answer_room(describe_configs::answer_bytes(&request)).await;
+            call.reply_in(room, &describe_configs::handle(call, &request).await)
         }
         ApiKey::ListPartitionReassignments => {
             use wire::list_partition_reassignments::ListPartitionReassignmentsRequest as Request;
@@ -366,16 +389,20 @@ async fn serve_administration<P: Platform, M: Mesh<Message>>(
         ApiKey::ListConfigResources => {
             use wire::list_config_resources::ListConfigResourcesRequest as Request;
             let request = Request::decode(version, body)?;
-            call.reply(&list_config_resources::handle(call, &request))
+            let room = call.answer_room(list_config_resources::answer_bytes(call)).await;
+            call.reply_in(room, &list_config_resources::handle(call, &request))
         }
         ApiKey::DescribeTopicPartitions => {
             use wire::describe_topic_partitions::DescribeTopicPartitionsRequest as Request;
             let request = Request::decode(version, body)?;
-            call.reply(&describe_topic_partitions::handle(call, &request))
+            let room = call.answer_room(describe_topic_partitions::answer_bytes(call)).await;
+            call.reply_in(room, &describe_topic_partitions::handle(call, &request))
         }
         ApiKey::DescribeLogDirs => {
             let request = wire::describe_log_dirs::DescribeLogDirsRequest::decode(version, body)?;
-            call.reply(&describe_log_dirs::handle(call, &request).await)
+            // Counted once it is made: while other cores are asked it must not be in the way of anybody.
+            let answer = describe_log_dirs::handle(call, &request).await;
+            call.reply_in(Some(call.shard.answer_memory().note(0)), &answer)
         }
         ApiKey::DescribeCluster => {
             let request = wire::describe_cluster::DescribeClusterRequest::decode(version, body)?;

@@ -45,6 +45,9 @@ const READ_BUFFER_BYTES: usize = 16 << 20;
 /// At most one line in this time about checkpoints that cannot be written: one is tried each second.
 const CHECKPOINT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
+/// Memory of a core for large answers to requests of a few bytes: a dozen of all metadata of ten thousand partitions.
+const ANSWER_BYTES_MAX: usize = 16 << 20;
+
 /// Logs that are opened side by side.
 const OPENS_MAX: usize = 16;
 
@@ -135,6 +138,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             request_memory,
             fetch_memory,
             listing_memory,
+            answer_memory: MemoryBudget::new(ANSWER_BYTES_MAX),
             fetch_sessions: RefCell::new(FetchSessions::new(session_limits)),
             workspaces: Workspaces::default(),
             append_lines: Lines::new(mutant),

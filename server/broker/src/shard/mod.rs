@@ -87,6 +87,8 @@ pub struct Shard<P: Platform, M: Mesh<Message>> {
     fetch_memory: Rc<MemoryBudget>,
     /// For lists of producers.
     listing_memory: Rc<MemoryBudget>,
+    /// Large answers to requests of a few bytes, until they have left.
+    answer_memory: Rc<MemoryBudget>,
     fetch_sessions: RefCell<FetchSessions>,
     workspaces: Workspaces,
     /// Where forwarded appends to a partition wait for those before them.
@@ -210,6 +212,10 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Memory of large requests of this core's connections.
     pub(crate) fn request_memory(&self) -> &Rc<MemoryBudget> {
         &self.request_memory
+    }
+
+    pub(crate) fn answer_memory(&self) -> &Rc<MemoryBudget> {
+        &self.answer_memory
     }
 
     /// The fetch sessions that were opened here.

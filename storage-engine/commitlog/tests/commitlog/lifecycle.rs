@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use commitlog::{CheckpointMap, Disk, OpenError, ReadError, checkpoint, directory};
-use record::{Codec, Offset, Timestamp, TopicId};
+use commitlog::directory::DirectoryError;
+use commitlog::{CheckpointMap, Disk, OpenError, ReadError, StartKind, checkpoint, directory};
+use record::{Codec, NodeId, Offset, Timestamp, TopicId};
 
 use crate::support::MemoryDisk;
 use crate::support::world::{
@@ -88,7 +89,7 @@ fn a_damaged_identity_is_refused_and_a_missing_one_never_invented() {
     let mut world = World::new(Settings::default());
     world.fill(1, 1, 10);
     let Stopped { disk, executor, .. } = world.drop_process();
-    let open = || executor.run(directory::open_or_create(&disk, new_ids));
+    let open = || executor.run(directory::open_or_create(&disk, NodeId(1), new_ids));
     assert!(open().is_ok_and(|opened| !opened.is_new));
     disk.edit("meta.properties", |bytes| bytes[20] ^= 1);
     let refused = open().unwrap_err().to_string();
@@ -102,6 +103,19 @@ fn a_damaged_identity_is_refused_and_a_missing_one_never_invented() {
 }
 
 #[test]
+fn the_directory_of_another_node_is_refused_and_left_as_it_is() {
+    let Stopped { disk, executor, .. } = World::new(Settings::default()).stop();
+    let before = disk.names("");
+    assert!(before.contains(&"clean-stop".to_owned()));
+    let refused = executor.run(directory::open_or_create(&disk, NodeId(2), new_ids));
+    let (found, expected) = (NodeId(1), NodeId(2));
+    assert_eq!(refused, Err(DirectoryError::OtherNode { found, expected }));
+    assert_eq!(disk.names(""), before);
+    let opened = executor.run(directory::open_or_create(&disk, NodeId(1), new_ids)).unwrap();
+    assert_eq!(opened.start, StartKind::Clean);
+}
+
+#[test]
 fn an_identity_that_lost_our_lines_is_damaged_and_not_another_programs() {
     let mut world = World::new(Settings::default());
     world.fill(1, 1, 10);
@@ -111,7 +125,8 @@ fn an_identity_that_lost_our_lines_is_damaged_and_not_another_programs() {
         let at = text.find("corelog.").unwrap();
         bytes.truncate(at);
     });
-    let refused = executor.run(directory::open_or_create(&disk, new_ids)).unwrap_err().to_string();
+    let refused =
+        executor.run(directory::open_or_create(&disk, NodeId(1), new_ids)).unwrap_err().to_string();
     assert!(refused.contains("meta.properties: byte "), "{refused}");
     assert!(disk.names(DIRECTORY).contains(&format!("{:020}.log", 0)));
 }
@@ -207,7 +222,7 @@ fn a_checkpoint_that_is_no_file_is_named_and_not_gone_without() {
 #[test]
 fn an_empty_directory_becomes_a_data_directory() {
     let (disk, executor) = (MemoryDisk::default(), crate::support::TestExecutor::default());
-    let open = || executor.run(directory::open_or_create(&disk, new_ids)).unwrap();
+    let open = || executor.run(directory::open_or_create(&disk, NodeId(1), new_ids)).unwrap();
     let first = open();
     assert!(first.is_new);
     disk.crash();

@@ -38,10 +38,19 @@ pub(super) struct Partition {
     placed: BTreeMap<i64, BatchId>,
     /// The highest low watermark that a deletion was answered: nothing below it comes back.
     pub(super) log_start: i64,
-    /// Up to where deletions were asked for, answered or not.
+    /// Up to where deletions were asked for by offset, answered or not, and where answered ones went.
     deletion_asked: i64,
+    /// Deletions up to the high watermark, as the broker has it, of which it is not known where they went.
+    open_deletions: usize,
     /// The highest high watermark that a client was told, and the end of what was acknowledged by all.
     pub(super) high_watermark: i64,
+}
+
+impl Partition {
+    /// Up to where records may be gone by request.
+    fn deletion_bound(&self) -> i64 {
+        if self.open_deletions > 0 { i64::MAX } else { self.deletion_asked }
+    }
 }
 
 /// Whether a batch may be in the log more than once.
@@ -119,6 +128,7 @@ impl History {
                     placed: BTreeMap::new(),
                     log_start: 0,
                     deletion_asked: 0,
+                    open_deletions: 0,
                     high_watermark: 0,
                 });
             }
@@ -272,7 +282,20 @@ impl History {
     /// A deletion up to there is on its way; the high watermark, as the broker has it, where that is `None`.
     pub(super) fn asks_deletion(&mut self, place: Place, offset: Option<i64>) {
         let partition = &mut self.partitions[place.0];
-        partition.deletion_asked = partition.deletion_asked.max(offset.unwrap_or(i64::MAX));
+        match offset {
+            Some(offset) => partition.deletion_asked = partition.deletion_asked.max(offset),
+            None => partition.open_deletions += 1,
+        }
+    }
+
+    /// Nothing of an earlier life is on its way any more, and each partition has told where it ends: no deletion went further.
+    pub(super) fn settle_deletions(&mut self) {
+        for partition in &mut self.partitions {
+            if std::mem::take(&mut partition.open_deletions) > 0 {
+                let end = partition.high_watermark;
+                partition.deletion_asked = partition.deletion_asked.max(end);
+            }
+        }
     }
 
     /// A deletion that had asked with `floor` known was answered with a low watermark: it holds in all lives to come.
@@ -286,6 +309,10 @@ impl History {
         let name = self.name(place);
         self.told_log_start(place, floor, low_watermark, i64::MAX)?;
         let partition = &mut self.partitions[place.0];
+        if asked.is_none() {
+            partition.open_deletions -= 1;
+            partition.deletion_asked = partition.deletion_asked.max(low_watermark);
+        }
         let asked = asked.unwrap_or(0);
         if low_watermark < asked {
             let detail = format!("{name}: {low_watermark}, asked for {asked}");
@@ -309,7 +336,7 @@ impl History {
             let detail = format!("{}: {told}, {floor} was answered before", self.name(place));
             return broken("the log start never goes back", detail);
         }
-        let asked = self.partition(place).deletion_asked;
+        let asked = self.partition(place).deletion_bound();
         let may_go = self.retains || told <= asked;
         if !may_go || told > high_watermark {
             let name = self.name(place);
@@ -321,7 +348,7 @@ impl History {
 
     /// Whether what stands at that offset may be gone.
     pub(super) fn may_be_gone(&self, place: Place, offset: i64) -> bool {
-        self.retains || offset < self.partition(place).deletion_asked
+        self.retains || offset < self.partition(place).deletion_bound()
     }
 
     /// The batch that these bytes begin with, its base offset and its size.
@@ -440,5 +467,31 @@ impl From<NewBatch> for Batch {
             sends: 0,
             seen_at: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deletion_of_all_allows_no_more_to_go_once_it_is_known_how_far_it_went() {
+        let mut history = History::draw(&mut Prng::new(1), false);
+        let place = Place(0);
+        let goes = |history: &History, to| history.told_log_start(place, 0, to, i64::MAX).is_ok();
+        assert!(!goes(&history, 1));
+        history.asks_deletion(place, None);
+        history.asks_deletion(place, None);
+        assert!(goes(&history, 9), "it may be under way");
+        history.deleted(place, 0, None, 5).unwrap();
+        assert!(goes(&history, 9), "another one may be");
+        history.deleted(place, 5, None, 7).unwrap();
+        assert!(goes(&history, 7) && !goes(&history, 8));
+        assert!(history.may_be_gone(place, 6) && !history.may_be_gone(place, 7));
+        // Its answer is lost; the next life says where the log ends.
+        history.asks_deletion(place, None);
+        history.told_high_watermark(place, 0, 20).unwrap();
+        history.settle_deletions();
+        assert!(goes(&history, 20) && !goes(&history, 21));
     }
 }

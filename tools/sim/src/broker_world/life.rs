@@ -34,6 +34,7 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     let node = start(&world, &machine, plan).await?;
     topics::ensure(&world, &machine, plan).await?;
     verify::everything(&world, &machine, plan).await?;
+    world.history.borrow_mut().settle_deletions();
     passing::verify(&world, &machine, plan).await?;
     faults::set_disk(&world, &disk, plan);
     serve(&world, &machine, plan).await?;

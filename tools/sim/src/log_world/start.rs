@@ -108,7 +108,7 @@ pub(super) async fn start(
         node_id: NodeId(1),
         directory_id: TopicId([2; 16]),
     };
-    let data = directory::open_or_create(disk, ids).await.map_err(refused)?;
+    let data = directory::open_or_create(disk, NodeId(1), ids).await.map_err(refused)?;
     let (map, _) = CheckpointMap::load_with(disk, world.mutant.log).await.map_err(refused)?;
     let map = Arc::new(map);
     sweep(world, disk, &map).await?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use sim::platform::NetworkPace;
 use wire::ErrorCode;
+use wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
 use wire::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, PartitionAsked, TopicAsked,
 };
@@ -335,6 +336,46 @@ fn a_core_that_stands_still_holds_no_scrape_for_ever_and_readiness_not_at_all() 
         world.sleep(AT_ONCE).await;
         let page = node.page("/metrics").await;
         assert!(page.is_some_and(|page| page.starts_with("HTTP/1.1 200 ")));
+        node.stop().await;
+    });
+}
+
+/// P72 for answers to a few bytes: those that nobody takes keep others waiting, for a while, and are not made without end.
+#[test]
+fn large_answers_that_nobody_takes_are_bounded_over_all_connections() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &[]).await;
+        const NAMES: [&str; 16] =
+            ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
+        for name in NAMES {
+            node.connect(0).create(name, 1).await;
+        }
+        let resource = |name: &'static str| DescribeConfigsResource {
+            resource_type: 2,
+            resource_name: name.into(),
+            configuration_keys: None,
+        };
+        let request = DescribeConfigsRequest {
+            resources: NAMES.map(resource).to_vec(),
+            include_synonyms: true,
+            include_documentation: true,
+        };
+        let mut patient = node.connect(0);
+        let bytes = patient.call(4, &request).await.len();
+        assert!(bytes > 100_000, "{bytes}");
+        let mut silent: Vec<Client> = (0..60_000_000 / bytes).map(|_| node.connect(0)).collect();
+        for client in &mut silent {
+            (0..4).for_each(|_| client.send(4, &request));
+        }
+        world.sleep(AT_ONCE).await;
+        patient.send(4, &request);
+        let early = world.within(Duration::from_secs(20), patient.hear()).await;
+        assert_eq!(early, None, "there is room for more than the bound");
+        // Small answers wait for nobody; and who takes nothing is closed in the end.
+        let topic = node.known_topic("a");
+        assert!(world.within(AT_ONCE, topic).await.is_some());
+        assert!(matches!(patient.hear().await, Heard::Frame(_)));
+        drop(silent);
         node.stop().await;
     });
 }

@@ -113,7 +113,7 @@ pub(crate) async fn open_store(
     executor: &TestExecutor,
     settings: &Settings,
 ) -> (TestStore, StartKind) {
-    let opened = directory::open_or_create(disk, new_ids).await.unwrap();
+    let opened = directory::open_or_create(disk, NodeId(1), new_ids).await.unwrap();
     let (checkpoints, damaged) = CheckpointMap::load_with(disk, settings.mutant).await.unwrap();
     for copy in damaged {
         eprintln!("{copy:?}");

@@ -84,7 +84,7 @@ async fn write(disk: SimDisk, executor: SimExecutor, ending: Ending) {
         node_id: NodeId(1),
         directory_id: TopicId([2; 16]),
     };
-    directory::open_or_create(&disk, ids).await.unwrap();
+    directory::open_or_create(&disk, ids().node_id, ids).await.unwrap();
     let options = StoreOptions {
         name: "0".to_owned(),
         checkpoints: Arc::new(CheckpointMap::default()),
