@@ -343,7 +343,8 @@ fn a_core_that_stands_still_holds_no_scrape_for_ever_and_readiness_not_at_all() 
 /// P72 for answers to a few bytes: those that nobody takes keep others waiting, for a while, and are not made without end.
 #[test]
 fn large_answers_that_nobody_takes_are_bounded_over_all_connections() {
-    World::run(|world| async move {
+    let pace = NetworkPace::Ragged { unread_bytes_max: 16 << 10 };
+    World::run_paced(pace, |world| async move {
         let node = Node::start(&world, 1, &[]).await;
         const NAMES: [&str; 16] =
             ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o", "p"];
@@ -362,15 +363,15 @@ fn large_answers_that_nobody_takes_are_bounded_over_all_connections() {
         };
         let mut patient = node.connect(0);
         let bytes = patient.call(4, &request).await.len();
-        assert!(bytes > 100_000, "{bytes}");
-        let mut silent: Vec<Client> = (0..60_000_000 / bytes).map(|_| node.connect(0)).collect();
+        assert!(bytes > 50_000, "{bytes}");
+        let mut silent: Vec<Client> = (0..100).map(|_| node.connect(0)).collect();
         for client in &mut silent {
             (0..4).for_each(|_| client.send(4, &request));
         }
         world.sleep(AT_ONCE).await;
         patient.send(4, &request);
         let early = world.within(Duration::from_secs(20), patient.hear()).await;
-        assert_eq!(early, None, "there is room for more than the bound");
+        assert!(early.is_none(), "there is room for more than the bound");
         // Small answers wait for nobody; and who takes nothing is closed in the end.
         let topic = node.known_topic("a");
         assert!(world.within(AT_ONCE, topic).await.is_some());
