@@ -364,7 +364,7 @@ fn large_answers_that_nobody_takes_are_bounded_over_all_connections() {
         let mut patient = node.connect(0);
         let bytes = patient.call(4, &request).await.len();
         assert!(bytes > 50_000, "{bytes}");
-        let mut silent: Vec<Client> = (0..100).map(|_| node.connect(0)).collect();
+        let mut silent: Vec<Client> = (0..300).map(|_| node.connect(0)).collect();
         for client in &mut silent {
             (0..4).for_each(|_| client.send(4, &request));
         }
