@@ -82,6 +82,8 @@ pub enum FindingKind {
     Unacked,
     /// The broker does not give the records back.
     Unreadable,
+    /// A batch was acknowledged, and a consumer that waited for it did not get it.
+    Undelivered,
 }
 
 impl FindingKind {
@@ -98,6 +100,7 @@ impl FindingKind {
             Self::OutOfOrder => "out of order",
             Self::Unacked => "not acknowledged",
             Self::Unreadable => "unreadable",
+            Self::Undelivered => "not delivered",
         }
     }
 }
@@ -122,6 +125,14 @@ impl AuditReport {
         if self.findings.len() < FINDINGS_MAX {
             self.findings.push(Finding { kind, partition: partition.0, offset, fact });
         }
+    }
+
+    /// Takes over what another has found.
+    pub(crate) fn absorb(&mut self, other: &Self) {
+        self.finding_count += other.finding_count;
+        self.unreadable_count += other.unreadable_count;
+        let room = FINDINGS_MAX.saturating_sub(self.findings.len());
+        self.findings.extend(other.findings.iter().take(room).cloned());
     }
 
     /// Judges what was gathered.

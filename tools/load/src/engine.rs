@@ -32,12 +32,15 @@ use crate::template::{self, Template};
 use crate::workload::{CONNECTIONS_MAX, Pace, Until, Workload};
 
 mod consume;
+mod fetching;
 mod lane;
 mod read_back;
 mod run_core;
+mod tail;
 
 pub use consume::{ConsumeOptions, consume};
 use run_core::{HEAD_START, Plan, RunCore, Spans};
+use tail::Tail;
 
 /// Of Produce: the last that names topics, so that a frame needs no topic id.
 const PRODUCE_VERSION_MAX: i16 = 12;
@@ -194,6 +197,8 @@ struct Shared<P: Platform> {
     templates: Vec<Template>,
     in_flight: usize,
     ledger: RefCell<Ledger>,
+    /// The consumers beside it, where there are some.
+    tail: Option<Rc<Tail>>,
     /// Acknowledgements that came in another order than the batches were sent, with the first of them.
     out_of_order: Cell<(u64, Option<(PartitionIndex, i64)>)>,
     /// Batches that may be there without an acknowledgement: refused, or never answered.
@@ -222,6 +227,7 @@ async fn on_topic<P: Platform>(
         templates,
         in_flight: workload.in_flight as usize,
         ledger: RefCell::new(Ledger::new(leaders.len(), LEDGER_BATCHES_MAX)),
+        tail: (workload.consumers > 0).then(|| Rc::new(Tail::new(workload.consumers))),
         out_of_order: Cell::default(),
         maybe_appended: Cell::default(),
         unanswered: Cell::default(),
@@ -229,6 +235,8 @@ async fn on_topic<P: Platform>(
         refused_in_a_row: Cell::default(),
     });
     let lanes = open_lanes(&shared, options, &leaders).await?;
+    let places = (leaders.as_slice(), starts.as_slice());
+    let readers = tail::open(&shared, places, workload.consumers, options.timeout).await?;
     let until_measured = i64::try_from((HEAD_START + workload.warm_up).as_millis());
     let target = Target {
         topic: topic.to_owned(),
@@ -239,6 +247,7 @@ async fn on_topic<P: Platform>(
     };
     observer.started(&target);
     let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);
+    let readers = tail::spawn(&shared, readers);
     let tasks = lane::spawn(&shared, lanes, requests_per_second);
     let plan = Plan {
         warm_up: workload.warm_up,
@@ -247,7 +256,9 @@ async fn on_topic<P: Platform>(
     };
     let spans = shared.core.measure(plan, observer, stop).await;
     shared.core.drain(tasks).await;
-    let audit = read_back::audit(&shared, workload, &leaders, (&starts, admin), observer).await;
+    let mut audit = AuditReport { is_complete: true, ..AuditReport::default() };
+    tail::finish(&shared, &leaders, readers, &mut audit).await;
+    read_back::audit(&shared, workload, &leaders, (&starts, admin), observer, &mut audit).await;
     let (end, failure) = shared.core.end(&spans);
     Ok((conclude(&shared, workload, &target, (&spans, end), audit), failure))
 }
@@ -357,6 +368,7 @@ fn conclude<P: Platform>(
         measured,
         latency: recorder.latency(),
         send_delay: recorder.send_delay(),
+        delivery: shared.tail.as_ref().map(|_| recorder.delivery()),
         errors: recorder.errors(),
         unanswered: shared.unanswered.get(),
         unsent: shared.unsent.get(),

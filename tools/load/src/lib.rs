@@ -16,6 +16,7 @@ mod address;
 mod audit;
 mod chance;
 mod client;
+mod delivery;
 mod engine;
 mod error;
 mod frame;

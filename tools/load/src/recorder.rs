@@ -75,6 +75,8 @@ pub(crate) struct Recorder {
     total_latencies: Histogram<u64>,
     interval_latencies: Histogram<u64>,
     send_delays: Histogram<u64>,
+    /// Made when the first comes: most runs have none.
+    deliveries: Option<Histogram<u64>>,
     errors: BTreeMap<i16, ErrorCount>,
 }
 
@@ -93,6 +95,7 @@ impl Recorder {
             total_latencies: new_histogram(),
             interval_latencies: new_histogram(),
             send_delays: new_histogram(),
+            deliveries: None,
             errors: BTreeMap::new(),
         }
     }
@@ -129,6 +132,14 @@ impl Recorder {
             latency::record(&mut self.total_latencies, latency);
             latency::record(&mut self.interval_latencies, latency);
             latency::record(&mut self.send_delays, times.sent.saturating_sub(times.free));
+        }
+    }
+
+    /// A consumer had a batch at `arrival`, whose request was due then.
+    pub(crate) fn delivered(&mut self, due: Duration, arrival: Duration) {
+        if self.counts(due) {
+            let deliveries = self.deliveries.get_or_insert_with(new_histogram);
+            latency::record(deliveries, arrival.saturating_sub(due));
         }
     }
 
@@ -221,6 +232,11 @@ impl Recorder {
     /// What the client added.
     pub(crate) fn send_delay(&self) -> LatencySummary {
         LatencySummary::of(&self.send_delays)
+    }
+
+    /// How long batches took to consumers.
+    pub(crate) fn delivery(&self) -> LatencySummary {
+        self.deliveries.as_ref().map(LatencySummary::of).unwrap_or_default()
     }
 
     /// The intervals; they are taken out.

@@ -38,6 +38,9 @@ pub struct RunResult {
     pub latency: LatencySummary,
     /// How late requests left although there was room for them: what the client itself adds in an open loop.
     pub send_delay: LatencySummary,
+    /// From when a request was due (open loop) or sent (closed loop) to when a consumer beside the run had its batch; absent where
+    /// there was none.
+    pub delivery: Option<LatencySummary>,
     /// What was refused, the commonest first.
     pub errors: Vec<ErrorCount>,
     /// Requests that were never answered.

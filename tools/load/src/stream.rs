@@ -55,6 +55,17 @@ impl Stream {
         report: &mut AuditReport,
         sums: &mut Sums,
     ) -> u64 {
+        self.take_each(records, report, sums, |_| {})
+    }
+
+    /// The same; `each` is called with every batch.
+    pub(crate) fn take_each(
+        &mut self,
+        records: &[u8],
+        report: &mut AuditReport,
+        sums: &mut Sums,
+        mut each: impl FnMut(&BatchHeader),
+    ) -> u64 {
         let mut count = 0;
         for (_, found) in Batches::new(records) {
             let view = match found {
@@ -79,6 +90,7 @@ impl Stream {
                 break;
             }
             self.look_at_offsets(header, report);
+            each(header);
             let bytes = view.bytes().len() as u64;
             sums.batches += 1;
             sums.records += u64::from(header.records_count.unsigned_abs());

@@ -47,6 +47,8 @@ pub struct Workload {
     pub connections: u32,
     /// Requests that a connection may have without an answer.
     pub in_flight: u32,
+    /// Consumers beside the run, which read what is appended as it comes.
+    pub consumers: u32,
     /// When requests are sent.
     pub pace: Pace,
     /// How long to send before anything counts.
@@ -134,6 +136,7 @@ impl Default for Workload {
             partitions_per_request: 1,
             connections: 1,
             in_flight: 5,
+            consumers: 0,
             pace: Pace::Closed,
             warm_up: Duration::from_secs(2),
             until: Until { duration: Some(Duration::from_secs(10)), ..Until::default() },
@@ -208,6 +211,7 @@ impl Workload {
         in_bounds("partitions-per-request", self.partitions_per_request.into(), 1, 10_000)?;
         in_bounds("connections", self.connections.into(), 1, CONNECTIONS_MAX.into())?;
         in_bounds("in-flight", self.in_flight.into(), 1, 10_000)?;
+        in_bounds("consumers", self.consumers.into(), 0, 10_000)?;
         in_bounds("rate", rate, 1, rate_max)?;
         in_bounds("warm-up (ms)", ms(self.warm_up), 0, 3_600_000)?;
         check_until(self.until)?;
@@ -359,7 +363,8 @@ mod tests {
     #[test]
     fn every_number_is_held_to_its_bounds() {
         type Change = fn(&mut Workload);
-        let cases: [(Change, &str); 13] = [
+        let cases: [(Change, &str); 14] = [
+            (|w| w.consumers = 10_001, "consumers = 10001: must be 0 to 10000"),
             (|w| w.record_size = RecordSize::Fixed { bytes: 0 }, "record of 0 bytes: must be 1 to"),
             (|w| w.keys = 1_000_001, "keys = 1000001: must be 0 to 1000000"),
             (|w| w.batch_bytes = 0, "batch-bytes = 0: must be 1 to 67108864"),

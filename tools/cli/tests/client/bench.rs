@@ -76,6 +76,8 @@ fn a_run_of_produce_is_measured_audited_saved_and_leaves_no_topic() {
         "lz4",
         "--keys",
         "10",
+        "--consumers",
+        "1",
         "--broker-pid",
         &pid,
         "--save",
@@ -100,6 +102,7 @@ fn a_run_of_produce_is_measured_audited_saved_and_leaves_no_topic() {
     assert_eq!(result.measured.batches, 2 * result.measured.requests);
     assert!(result.measured.plain_bytes > result.measured.bytes);
     assert_eq!(result.audit.matched_batches, result.audit.acked_batches);
+    assert!(result.delivery.unwrap().count > 0);
     let broker = result.broker.unwrap();
     assert!(broker.rss_bytes > 0 && broker.threads > 0 && broker.cpu_seconds_per_gb.is_some());
     assert!(result.client.unwrap().cpu_us_per_request.is_some());

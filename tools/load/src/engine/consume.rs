@@ -20,10 +20,11 @@ use broker::Platform;
 use broker::sync::{OnceReceiver, once};
 use commitlog::TaskClass;
 use futures_lite::future::or;
-use record::{Offset, PartitionIndex, Timestamp};
+use record::{PartitionIndex, Timestamp};
 use wire::ApiKey;
-use wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use wire::fetch::FetchResponse;
 
+use super::fetching::{self, FETCH_VERSION_MAX, FetchLimits};
 use super::run_core::{HEAD_START, Plan, RunCore, Spans};
 use super::{
     Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, addresses, delete,
@@ -42,10 +43,6 @@ use crate::result::{Job, RESULT_FORMAT, RunEnd, RunResult};
 use crate::stream::Stream;
 use crate::workload::{CONNECTIONS_MAX, Workload};
 
-/// Of Fetch: the last that names topics.
-const FETCH_VERSION_MAX: i16 = 12;
-/// How long a broker may wait for what is there already.
-const WAIT_MS: i32 = 500;
 /// Answers in a row that bring it no further, before a reader gives up.
 const EMPTY_MAX: u32 = 20;
 
@@ -322,7 +319,9 @@ impl<P: Platform> Reader<P> {
             return Ok(None);
         }
         let sent = self.run.core.platform.monotonic();
-        let request = request(&self.run, &self.streams);
+        let load = &self.run.load;
+        let limits = FetchLimits { bytes: load.fetch_bytes, partition_bytes: load.partition_bytes };
+        let request = fetching::request(&self.run.topic, &self.streams, limits);
         Ok(Some((self.connection.ask(self.version, &request).await?, sent)))
     }
 
@@ -404,30 +403,6 @@ fn reading(streams: &mut [Stream], partition: PartitionIndex) -> Option<&mut Str
     find(streams, partition).filter(|stream| stream.next_offset().is_some())
 }
 
-fn request<'a, P: Platform>(run: &'a Shared<P>, streams: &[Stream]) -> FetchRequest<'a> {
-    let bytes = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
-    let partitions = streams.iter().filter_map(|stream| {
-        Some(FetchPartition {
-            partition: stream.partition(),
-            fetch_offset: Offset(stream.next_offset()?),
-            partition_max_bytes: bytes(run.load.partition_bytes),
-            ..FetchPartition::default()
-        })
-    });
-    let topic = FetchTopic {
-        topic: run.topic.as_str().into(),
-        partitions: partitions.collect(),
-        ..FetchTopic::default()
-    };
-    FetchRequest {
-        max_wait_ms: WAIT_MS,
-        min_bytes: 1,
-        max_bytes: bytes(run.load.fetch_bytes),
-        topics: vec![topic],
-        ..FetchRequest::default()
-    }
-}
-
 fn conclude<P: Platform>(
     shared: &Shared<P>,
     target: &Target,
@@ -451,6 +426,7 @@ fn conclude<P: Platform>(
         measured,
         latency: recorder.latency(),
         send_delay: recorder.send_delay(),
+        delivery: None,
         errors: recorder.errors(),
         unanswered: 0,
         unsent: 0,

@@ -339,6 +339,9 @@ impl<P: Platform> Lane<P> {
         sums.plain_bytes += batch.plain_bytes;
         self.run.refused_in_a_row.set(0);
         self.run.ledger.borrow_mut().take(place, answer.base_offset, template);
+        if let Some(tail) = &self.run.tail {
+            tail.acked(place, answer.base_offset.0, sent.times.due, &self.run.core.recorder);
+        }
         let offset = answer.base_offset.0;
         let before = self.last_offsets.borrow_mut().insert(place, offset);
         if before.is_some_and(|before| before >= offset) {

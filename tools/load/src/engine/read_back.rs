@@ -34,16 +34,17 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 const REPLICATION_TIME_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Reads back and compares all partitions.
+/// Reads back and compares all partitions; adds to `report` what it finds, and judges.
 pub(super) async fn audit<P: Platform>(
     run: &Shared<P>,
     workload: &Workload,
     leaders: &[PartitionLeader],
     (starts, admin): (&[i64], &mut Admin<P>),
     observer: &mut dyn Observer,
-) -> AuditReport {
+    report: &mut AuditReport,
+) {
     let begin = run.core.platform.monotonic();
-    let mut report = begin_report(run);
+    begin_report(run, report);
     match partitions(run, leaders, starts, admin).await {
         Ok(partitions) => {
             observer.audit_started(run.core.recorder.borrow().bytes_acked());
@@ -51,7 +52,7 @@ pub(super) async fn audit<P: Platform>(
             let share = bytes_max / (partitions.len() as u64).max(1);
             let partitions = partitions.into_iter().map(|partition| partition.bounded(share));
             let mut partitions: Vec<PartitionAudit> = partitions.collect();
-            read_all(run, admin, leaders, &mut partitions, &mut report).await;
+            read_all(run, admin, leaders, &mut partitions, report).await;
         }
         Err(error) => {
             report.find(FindingKind::Unreadable, PartitionIndex(-1), -1, error.to_string());
@@ -59,24 +60,19 @@ pub(super) async fn audit<P: Platform>(
     }
     report.seconds = run.core.platform.monotonic().saturating_sub(begin).as_secs_f64();
     report.conclude();
-    report
 }
 
-fn begin_report<P: Platform>(run: &Shared<P>) -> AuditReport {
+fn begin_report<P: Platform>(run: &Shared<P>, report: &mut AuditReport) {
     let ledger = run.ledger.borrow();
     let untaken = ledger.untaken();
-    let mut report = AuditReport {
-        is_complete: untaken == 0,
-        acked_batches: ledger.count() + untaken,
-        unacked_batches_max: run.maybe_appended.get(),
-        ..AuditReport::default()
-    };
+    report.is_complete &= untaken == 0;
+    report.acked_batches = ledger.count() + untaken;
+    report.unacked_batches_max = run.maybe_appended.get();
     let (count, first) = run.out_of_order.get();
     if let Some((partition, offset)) = first {
         let fact = format!("{count} acknowledgements came in another order than the sends");
         report.find(FindingKind::OutOfOrder, partition, offset, fact);
     }
-    report
 }
 
 /// The partitions with what was acknowledged of each, and where it ends by now.

@@ -97,6 +97,11 @@ impl<P: Platform> RunCore<P> {
         self.stop.raise();
     }
 
+    /// Whether something went wrong.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.borrow().is_some()
+    }
+
     /// How it ended, with the reason of a failure, which is taken out.
     pub(super) fn end(&self, spans: &Spans) -> (RunEnd, Option<LoadError>) {
         let failure = self.failure.take();

@@ -195,6 +195,27 @@ fn metadata_that_cannot_be_true_is_refused_before_anything_is_sent() {
     }
 }
 
+#[test]
+fn a_batch_that_a_waiting_consumer_does_not_get_fails_the_run() {
+    const KEPT_BACK: i64 = 80;
+    let without_one = |records: &[u8]| {
+        let mut batches = batches(records);
+        batches.retain(|batch| i64::from_be_bytes(*batch.first_chunk().unwrap()) != KEPT_BACK);
+        batches.concat()
+    };
+    World::run_behind(Lie::Fetch(Rc::new(without_one)), |world| async move {
+        let mut options = options(steady(20), 1);
+        options.workload.consumers = 1;
+        options.bootstrap[0].port = LIAR_PORT;
+        let audit = world.produce(&options).await.unwrap().result.audit;
+        assert!(audit.has_contradicted(), "{audit:?}");
+        let undelivered =
+            audit.findings.iter().find(|finding| finding.kind == FindingKind::Undelivered).unwrap();
+        assert_eq!(undelivered.offset, KEPT_BACK);
+        assert!(undelivered.fact.starts_with("1 acknowledged batches"), "{undelivered:?}");
+    });
+}
+
 /// Fills a topic, and reads it behind a broker that gives back other records; gives the audit of the reading to `verify`.
 fn consume_behind(
     change: impl Fn(&[u8]) -> Vec<u8> + 'static,

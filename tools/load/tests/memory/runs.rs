@@ -236,6 +236,42 @@ fn an_audit_that_is_bounded_says_that_it_is_not_complete() {
 }
 
 #[test]
+fn consumers_beside_a_run_tell_how_long_its_batches_took_to_them() {
+    World::run(|world| async move {
+        let workload = Workload { consumers: 2, partitions_per_request: 2, ..steady(100) };
+        let result = sound(world.produce(&options(workload, 3)).await.unwrap());
+        let delivery = result.delivery.unwrap();
+        // Each consumer has each batch that was due while measuring.
+        assert!(delivery.count.abs_diff(2 * result.measured.batches) <= 6, "{delivery:?}");
+        assert!(delivery.p50_ms > 0.0 && delivery.max_ms < 1_000.0, "{delivery:?}");
+        let without = sound(world.produce(&options(steady(100), 1)).await.unwrap());
+        assert_eq!(without.delivery, None);
+    });
+}
+
+#[test]
+fn a_stall_counts_for_every_batch_that_was_due_to_a_consumer_in_it() {
+    World::run(|world| async move {
+        let options = options(Workload { consumers: 1, ..steady(100) }, 1);
+        let platform = world.client();
+        let running = async { world.produce(&options).await.unwrap() };
+        let stalling = async {
+            platform.sleep(Duration::from_millis(1_200)).await;
+            for core in 0..CORES {
+                world.machine.executor().on_core(CoreIndex(core)).stand_still();
+            }
+            platform.sleep(Duration::from_secs(1)).await;
+            for core in 0..CORES {
+                world.machine.executor().on_core(CoreIndex(core)).go_on();
+            }
+        };
+        let delivery = sound(broker::sync::beside(running, stalling).await).delivery.unwrap();
+        assert!((950.0..1_100.0).contains(&delivery.max_ms), "{delivery:?}");
+        assert!(delivery.p90_ms > 700.0 && delivery.p50_ms > 5.0, "{delivery:?}");
+    });
+}
+
+#[test]
 fn a_topic_is_filled_read_once_by_every_consumer_and_deleted() {
     World::run(|world| async move {
         let load = ReadLoad { consumers: 3, partition_bytes: 5_000, ..ReadLoad::default() };

@@ -175,7 +175,7 @@ fn flatten(path: &str, value: &Value, fields: &mut Vec<(String, Value)>) {
 type Figure = fn(&RunResult) -> Option<f64>;
 
 /// The figures that are compared: name, unit, which way is better, and where it stands.
-const FIGURES: [(&str, &str, Better, Figure); 17] = [
+const FIGURES: [(&str, &str, Better, Figure); 20] = [
     ("throughput", "MB/s", Better::Higher, |r| Some(r.measured.mb_per_second)),
     ("records", "1/s", Better::Higher, |r| Some(r.measured.records_per_second)),
     ("requests", "1/s", Better::Higher, |r| Some(r.measured.requests_per_second)),
@@ -185,6 +185,9 @@ const FIGURES: [(&str, &str, Better, Figure); 17] = [
     ("latency p99.9", "ms", Better::Lower, |r| latency(r, |l| l.p999_ms)),
     ("latency p99.99", "ms", Better::Lower, |r| latency(r, |l| l.p9999_ms)),
     ("latency max", "ms", Better::Lower, |r| latency(r, |l| l.max_ms)),
+    ("delivered p50", "ms", Better::Lower, |r| r.delivery.map(|d| d.p50_ms)),
+    ("delivered p99", "ms", Better::Lower, |r| r.delivery.map(|d| d.p99_ms)),
+    ("delivered p99.9", "ms", Better::Lower, |r| r.delivery.map(|d| d.p999_ms)),
     ("sent late by p99", "ms", Better::Lower, |r| {
         r.job.is_open_loop().then_some(r.send_delay.p99_ms)
     }),

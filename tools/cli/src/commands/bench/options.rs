@@ -20,6 +20,7 @@ Examples:
   corelog bench produce
   corelog bench produce --duration 30 --broker-pid 4711 --save run.json
   corelog bench produce --rate 10MB --batch-records 10 --connections 8 --hdr-log acks.hlog
+  corelog bench produce --rate 10MB --batch-records 10 --consumers 1
   corelog bench produce --partitions 16 --partitions-per-request 16 --batch-bytes 64KiB
   corelog bench produce --record-size 100 --batch-records 1 --connections 64 --acks leader
   corelog bench produce --record-size lognormal:500:1 --keys 1000 -z zstd --bytes 2GB
@@ -105,6 +106,10 @@ struct PaceArgs {
     /// Requests of a connection without an answer
     #[arg(long, value_name = "N", default_value_t = 5)]
     in_flight: u32,
+    /// Consumers beside the run, which read what is appended as it comes: from when a request was due to when they had its batch is
+    /// told
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    consumers: u32,
     /// Send so many bytes of batches a second, whatever the broker does [default: as fast as possible]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "request_rate")]
     rate: Option<u64>,
@@ -257,6 +262,7 @@ impl ProduceArgs {
             partitions_per_request: self.batches.partitions_per_request,
             connections: self.pace.connections,
             in_flight: self.pace.in_flight,
+            consumers: self.pace.consumers,
             pace: self.pace.pace(),
             warm_up: self.pace.warm_up,
             until: self.pace.until(),
@@ -335,7 +341,7 @@ mod tests {
     #[test]
     fn every_option_reaches_the_workload() {
         let line = "--record-size uniform:10-20 --keys 5 -z lz4 --batch-bytes 64KiB --batch-records 7 --templates 9 \
-                    --partitions-per-request 4 --acks leader --seed 11 --connections 3 --in-flight 2 --rate 10MB \
+                    --partitions-per-request 4 --acks leader --seed 11 --connections 3 --in-flight 2 --consumers 6 --rate 10MB \
                     --warm-up 500ms --records 1000 --audit-bytes 1GB";
         let expected = Workload {
             record_size: RecordSize::Uniform { bytes_min: 10, bytes_max: 20 },
@@ -349,6 +355,7 @@ mod tests {
             partitions_per_request: 4,
             connections: 3,
             in_flight: 2,
+            consumers: 6,
             pace: Pace::Bytes { per_second: 10_000_000 },
             warm_up: Duration::from_millis(500),
             until: Until { records: Some(1_000), ..Until::default() },

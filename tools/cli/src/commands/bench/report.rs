@@ -46,6 +46,9 @@ impl Show for Report<'_> {
         if is_open {
             line("  sent late by", latency_line(&result.send_delay))?;
         }
+        if let Some(delivery) = &result.delivery {
+            line(&format!("delivered ({from})"), latency_line(delivery))?;
+        }
         if result.unsent > 0 {
             let text = format!(
                 "{} requests were due and never left: the rate was not kept, and no latency counts them",
@@ -230,6 +233,7 @@ pub(super) mod testing {
             },
             latency: LatencySummary { p50_ms: 1.5, max_ms: 9.0, ..LatencySummary::default() },
             send_delay: LatencySummary::default(),
+            delivery: None,
             errors: Vec::new(),
             unanswered: 0,
             unsent: 0,

@@ -1,0 +1,243 @@
+//! Consumers beside a run of produce: they wait for what is appended, and tell when they have it.
+//!
+//! ```text
+//!   reader   fetch ─ wait ─ answer ─ each batch: arrived(place, offset, now) ─ fetch …      until all that was acknowledged is there
+//! ```
+//!
+//! Owns the reading until the last acknowledged batch has come, and that what is not right about it fails the audit. Which
+//! latency that makes is `delivery`'s.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use broker::Platform;
+use broker::sync::{Event, Flag, OnceReceiver, once};
+use commitlog::TaskClass;
+use futures_lite::future::or;
+use wire::ApiKey;
+use wire::fetch::FetchResponse;
+
+use super::fetching::{self, FETCH_VERSION_MAX, FetchLimits};
+use super::{Shared, addresses, is_of_leadership};
+use crate::audit::{AuditReport, FindingKind};
+use crate::client::{Connection, PartitionLeader, in_time, place};
+use crate::delivery::Deliveries;
+use crate::error::LoadError;
+use crate::recorder::{Recorder, Sums};
+use crate::stream::Stream;
+use crate::workload::CONNECTIONS_MAX;
+
+/// Batches that wait for their acknowledgement, or for a consumer: some hundred megabytes.
+const OPEN_MAX: usize = 1 << 20;
+/// How long the last batches are waited for.
+const DELIVERY_TIME_MAX: Duration = Duration::from_secs(30);
+/// More than the time that a broker may wait with an answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// As consumers have it by default.
+const LIMITS: FetchLimits = FetchLimits { bytes: 50 << 20, partition_bytes: 1 << 20 };
+
+/// What the consumers of a run share.
+pub(super) struct Tail {
+    deliveries: RefCell<Deliveries>,
+    /// A batch was acknowledged, or has come.
+    changed: Rc<Event>,
+    /// Raised when nothing more is to be read.
+    enough: Flag,
+    report: RefCell<AuditReport>,
+}
+
+impl Tail {
+    /// Of so many consumers.
+    pub(super) fn new(consumers: u32) -> Self {
+        Self {
+            deliveries: RefCell::new(Deliveries::new(consumers, OPEN_MAX)),
+            changed: Event::new(),
+            enough: Flag::default(),
+            report: RefCell::default(),
+        }
+    }
+
+    /// A batch that was due then is acknowledged.
+    pub(super) fn acked(
+        &self,
+        place: usize,
+        offset: i64,
+        due: Duration,
+        recorder: &RefCell<Recorder>,
+    ) {
+        let mut recorder = recorder.borrow_mut();
+        let record = |due, arrival| recorder.delivered(due, arrival);
+        self.deliveries.borrow_mut().acked(place, offset, due, record);
+        self.changed.notify();
+    }
+}
+
+/// One consumer's reading from one leader.
+pub(super) struct Reader<P: Platform> {
+    run: Rc<Shared<P>>,
+    tail: Rc<Tail>,
+    connection: Connection<P>,
+    /// Of Fetch.
+    version: i16,
+    /// Ascending by partition.
+    streams: Vec<Stream>,
+    /// Where they stand in the run.
+    places: Vec<usize>,
+}
+
+/// Opens a connection to every leader for each consumer; they read from `starts` on.
+pub(super) async fn open<P: Platform>(
+    run: &Rc<Shared<P>>,
+    (leaders, starts): (&[PartitionLeader], &[i64]),
+    consumers: u32,
+    timeout: Duration,
+) -> Result<Vec<Reader<P>>, LoadError> {
+    let Some(tail) = &run.tail else { return Ok(Vec::new()) };
+    let addresses = addresses(leaders);
+    let count = (consumers as usize).saturating_mul(addresses.len());
+    let count_max = CONNECTIONS_MAX as usize;
+    if count > count_max {
+        return Err(LoadError::TooMany {
+            topic: run.topic.clone(),
+            what: "connections",
+            count,
+            count_max,
+        });
+    }
+    let mut readers = Vec::with_capacity(count);
+    for _ in 0..consumers {
+        for address in &addresses {
+            let led = leaders.iter().zip(starts).enumerate();
+            let led = led.filter(|(_, (leader, _))| leader.leader == *address);
+            let (places, streams) = led
+                .map(|(place, (leader, start))| {
+                    (place, Stream::new(leader.partition, *start..i64::MAX))
+                })
+                .unzip();
+            let connection = Connection::open(&run.core.platform, address, timeout).await?;
+            let version = connection.version(ApiKey::Fetch, FETCH_VERSION_MAX)?;
+            let (run, tail) = (Rc::clone(run), Rc::clone(tail));
+            readers.push(Reader { run, tail, connection, version, streams, places });
+        }
+    }
+    Ok(readers)
+}
+
+/// Starts the task of each.
+pub(super) fn spawn<P: Platform>(
+    run: &Rc<Shared<P>>,
+    readers: Vec<Reader<P>>,
+) -> Vec<OnceReceiver<()>> {
+    let mut tasks = Vec::with_capacity(readers.len());
+    for mut reader in readers {
+        let (done, is_done) = once();
+        let task = async move {
+            let tail = Rc::clone(&reader.tail);
+            let enough = async {
+                tail.enough.raised().await;
+                Ok(())
+            };
+            if let Err(error) = or(enough, reader.read_on()).await {
+                reader.run.core.fail(error);
+            }
+            done.send(());
+        };
+        run.core.platform.spawn(TaskClass::Foreground, Box::pin(task));
+        tasks.push(is_done);
+    }
+    tasks
+}
+
+/// Once nothing more is sent: waits until all that was acknowledged has come, ends the reading, and adds to `report` what was
+/// not right.
+pub(super) async fn finish<P: Platform>(
+    run: &Shared<P>,
+    leaders: &[PartitionLeader],
+    readers: Vec<OnceReceiver<()>>,
+    report: &mut AuditReport,
+) {
+    let Some(tail) = &run.tail else { return };
+    let settled = async {
+        while !tail.deliveries.borrow().is_settled() {
+            tail.changed.listen().await;
+        }
+        tail.enough.raise();
+    };
+    let late = async {
+        // A run that has failed has readers that read no more.
+        let patience = if run.core.has_failed() { Duration::ZERO } else { DELIVERY_TIME_MAX };
+        run.core.platform.sleep(patience).await;
+    };
+    or(settled, late).await;
+    tail.enough.raise();
+    run.core.drain(readers).await;
+    report.absorb(&tail.report.borrow());
+    let deliveries = tail.deliveries.borrow();
+    if let Some((place, offset, count)) = deliveries.missing()
+        && let Some(leader) = leaders.get(place)
+    {
+        let fact =
+            format!("{count} acknowledged batches are not with every consumer, this one the first");
+        report.find(FindingKind::Undelivered, leader.partition, offset, fact);
+    }
+    report.is_complete &= deliveries.untaken() == 0;
+}
+
+impl<P: Platform> Reader<P> {
+    async fn read_on(&mut self) -> Result<(), LoadError> {
+        let run = Rc::clone(&self.run);
+        loop {
+            let request = fetching::request(&run.topic, &self.streams, LIMITS);
+            let exchange = async {
+                let asked = self.connection.ask(self.version, &request).await?;
+                self.connection.answer_to(asked).await
+            };
+            let Some(answer) = in_time(&run.core.platform, ANSWER_TIME_MAX, exchange).await else {
+                return Err(LoadError::TimedOut {
+                    address: self.connection.address().clone(),
+                    api: ApiKey::Fetch,
+                    within: ANSWER_TIME_MAX,
+                });
+            };
+            let now = run.core.platform.monotonic();
+            let answer = answer?;
+            let response: FetchResponse<'_> = answer.read()?;
+            self.take(&response, now)?;
+        }
+    }
+
+    /// Takes an answer that came at `now`.
+    fn take(&mut self, response: &FetchResponse<'_>, now: Duration) -> Result<(), LoadError> {
+        let Self { run, tail, streams, places, .. } = self;
+        LoadError::check(|| run.topic.clone(), response.error_code, None)?;
+        let mut report = tail.report.borrow_mut();
+        let mut deliveries = tail.deliveries.borrow_mut();
+        let mut recorder = run.core.recorder.borrow_mut();
+        for data in response.responses.iter().flat_map(|topic| &topic.partitions) {
+            let index = data.partition_index;
+            let Ok(found) = streams.binary_search_by_key(&index, Stream::partition) else {
+                continue;
+            };
+            let code = data.error_code;
+            let place = || place(&run.topic, index);
+            if is_of_leadership(code) {
+                return Err(LoadError::LeaderMoved { place: place(), code });
+            }
+            LoadError::check(place, code, None)?;
+            let (Some(stream), Some(place)) = (streams.get_mut(found), places.get(found)) else {
+                continue;
+            };
+            let records = data.records.inline();
+            stream.take_each(records, &mut report, &mut Sums::default(), |header| {
+                deliveries.arrived(*place, header.base_offset.0, now, |due, arrival| {
+                    recorder.delivered(due, arrival);
+                });
+            });
+            stream.check(records, &mut report);
+        }
+        drop(deliveries);
+        tail.changed.notify();
+        Ok(())
+    }
+}
