@@ -34,6 +34,10 @@ const OPEN_MAX: usize = 1 << 20;
 const DELIVERY_TIME_MAX: Duration = Duration::from_secs(30);
 /// More than the time that a broker may wait with an answer.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(30);
+/// A broker that has nothing waits longer than this before it says so. One that does not is not asked again at once: it would be
+/// asked as fast as it answers.
+const SOON: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(5);
 /// As consumers have it by default.
 const LIMITS: FetchLimits = FetchLimits { bytes: 50 << 20, partition_bytes: 1 << 20 };
 
@@ -188,6 +192,7 @@ impl<P: Platform> Reader<P> {
     async fn read_on(&mut self) -> Result<(), LoadError> {
         let run = Rc::clone(&self.run);
         loop {
+            let asked_at = run.core.platform.monotonic();
             let request = fetching::request(&run.topic, &self.streams, LIMITS);
             let exchange = async {
                 let asked = self.connection.ask(self.version, &request).await?;
@@ -203,17 +208,21 @@ impl<P: Platform> Reader<P> {
             let now = run.core.platform.monotonic();
             let answer = answer?;
             let response: FetchResponse<'_> = answer.read()?;
-            self.take(&response, now)?;
+            let count = self.take(&response, now)?;
+            if count == 0 && now.saturating_sub(asked_at) < SOON {
+                run.core.platform.sleep(PAUSE).await;
+            }
         }
     }
 
-    /// Takes an answer that came at `now`.
-    fn take(&mut self, response: &FetchResponse<'_>, now: Duration) -> Result<(), LoadError> {
+    /// Takes an answer that came at `now`; gives how many batches it brought.
+    fn take(&mut self, response: &FetchResponse<'_>, now: Duration) -> Result<u64, LoadError> {
         let Self { run, tail, streams, places, .. } = self;
         LoadError::check(|| run.topic.clone(), response.error_code, None)?;
         let mut report = tail.report.borrow_mut();
         let mut deliveries = tail.deliveries.borrow_mut();
         let mut recorder = run.core.recorder.borrow_mut();
+        let mut count = 0;
         for data in response.responses.iter().flat_map(|topic| &topic.partitions) {
             let index = data.partition_index;
             let Ok(found) = streams.binary_search_by_key(&index, Stream::partition) else {
@@ -229,7 +238,8 @@ impl<P: Platform> Reader<P> {
                 continue;
             };
             let records = data.records.inline();
-            stream.take_each(records, &mut report, &mut Sums::default(), |header| {
+            let mut sums = Sums::default();
+            count += stream.take_each(records, &mut report, &mut sums, |header| {
                 deliveries.arrived(*place, header.base_offset.0, now, |due, arrival| {
                     recorder.delivered(due, arrival);
                 });
@@ -238,6 +248,6 @@ impl<P: Platform> Reader<P> {
         }
         drop(deliveries);
         tail.changed.notify();
-        Ok(())
+        Ok(count)
     }
 }

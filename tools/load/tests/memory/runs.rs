@@ -267,7 +267,7 @@ fn a_stall_counts_for_every_batch_that_was_due_to_a_consumer_in_it() {
         };
         let delivery = sound(broker::sync::beside(running, stalling).await).delivery.unwrap();
         assert!((950.0..1_100.0).contains(&delivery.max_ms), "{delivery:?}");
-        assert!(delivery.p90_ms > 700.0 && delivery.p50_ms > 5.0, "{delivery:?}");
+        assert!((700.0..900.0).contains(&delivery.p90_ms), "{delivery:?}");
     });
 }
 
