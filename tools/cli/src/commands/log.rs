@@ -168,11 +168,12 @@ fn visit(
         for path in paths {
             let (root, name) = files::split(path)?;
             let disk = GlommioDisk::new(&root);
+            // Before the files: what a checkpoint knows is there, or was removed since.
+            let ground = ground(path).await?;
             let partitions = files::find(&disk, &root, name.as_deref()).await?;
             let segments = || partitions.iter().flat_map(Partition::logs);
             let bytes = segments().map(|segment| segment.bytes).sum();
             let is_alone = paths.len() == 1 && segments().count() == 1;
-            let ground = ground(path).await?;
             let checker = Checker::new(disk, platform.clone(), root, ground, depth);
             // The lines of a dump show well enough on a terminal how far it has come.
             let is_shown = depth == Depth::Records || !std::io::stdout().is_terminal();

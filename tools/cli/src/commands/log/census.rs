@@ -10,7 +10,7 @@ use commitlog::checkpoint::CHECKPOINT_DIRECTORY;
 use commitlog::directory::{
     COORDINATOR_DIRECTORY, META_FILE, TOPICS_DIRECTORY, read_identity, read_topic_id,
 };
-use commitlog::scan::{ScanItem, SegmentScan};
+use commitlog::scan::ScanItem;
 use commitlog::{Disk, Executor};
 use record::{BatchView, NodeId, Offset, PartitionIndex, Records, TopicId, TopicPartition};
 
@@ -51,7 +51,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         if has_topics && !self.ground.has_checkpoint() && self.ground.damaged.is_empty() {
             // A node has written one before it takes the first topic.
             let finding = self.finding(CHECKPOINT_DIRECTORY, None, "no checkpoint".to_owned());
-            self.report(finding, UNBOUNDED, print)?;
+            self.report_unless_running(finding, UNBOUNDED, print)?;
         }
         let Some(image) = image else { return Ok(()) };
         let mut known = BTreeSet::new();
@@ -117,7 +117,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         for segment in segments {
             if let Err(problem) = self.replay(segment, &mut image).await? {
                 let finding = self.finding(&segment.path, None, problem);
-                self.report(finding, NOT_COMPARED, print)?;
+                self.report_unless_running(finding, NOT_COMPARED, print)?;
                 return Ok(None);
             }
         }
@@ -133,8 +133,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         image: &mut Image,
     ) -> Outcome<Result<(), String>> {
         let path = segment.path.as_str();
-        let opened = SegmentScan::open(&self.disk, self.executor.clone(), path, segment.base).await;
-        let mut scan = opened.map_err(|error| self.failed(path, &error))?;
+        let Some(mut scan) = self.open(segment).await? else {
+            return Ok(Err("gone since the directory was listed".to_owned()));
+        };
         while let Some(item) = scan.next().await.map_err(|error| self.failed(path, &error))? {
             let ScanItem::Batch { position, header } = item else { break };
             let bytes = scan.batch_bytes(position, &header).await;
@@ -187,7 +188,8 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             format!("partition.metadata names {said}, the metadata topic {}", log.topic_id);
         let finding = self.finding(directory, None, problem);
         match created {
-            Some(_) => self.report(finding, OFFLINE, print),
+            // A running node may have deleted the topic since its metadata was read.
+            Some(_) => self.report_unless_running(finding, OFFLINE, print),
             None => self.note(finding, NO_TOPIC, print),
         }
     }

@@ -2,12 +2,15 @@
 //!
 //! Owns what counts as wrong, over what `commitlog::scan` finds by itself: records that do not fit their batch, segments
 //! that do not follow each other or end before their checkpoint, snapshots and epochs that the batches do not bear out. What
-//! lies above the checkpoint is for the next start to judge: a note, not a problem.
+//! lies above the checkpoint is for the next start to judge: a note, not a problem. Nor is what a running node removes and
+//! replaces meanwhile.
 
 use std::ops::Range;
 use std::path::PathBuf;
 
-use commitlog::scan::{IndexCheck, IndexKind, ScanItem, SegmentScan, read_file};
+use commitlog::scan::{
+    IndexCheck, IndexFinding, IndexKind, ScanItem, SegmentScan, read_file,
+};
 use commitlog::{Disk, DiskError, Executor};
 use record::batch::TimestampType;
 use record::{
@@ -35,6 +38,7 @@ const CUT: &str = "above its checkpoint: a tail that the next start cuts";
 const CUT_UNKNOWN: &str = "for want of a checkpoint the next start cuts its log here";
 const SET_ASIDE: &str = "above its checkpoint: the next start moves it to stray/";
 const RUNNING: &str = "a node runs here and may be writing it";
+const REMOVED: &str = "the node that runs here removed it";
 
 /// How far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -135,8 +139,8 @@ impl<D: Disk, E: Executor> Checker<D, E> {
                 self.note(finding, SET_ASIDE, print)?;
                 continue;
             }
-            let end = self.segment(segment, &mut standing, print).await?;
-            previous_end = Some(end);
+            previous_end = self.segment(segment, &mut standing, print).await?;
+            let Some(end) = previous_end else { continue };
             if standing.entry.is_none_or(|entry| segment.base <= entry.segment) {
                 reached = end;
             }
@@ -145,7 +149,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             && let Some(problem) = standing.missing_back(partition, reached)
         {
             let finding = self.finding(&partition.directory, None, problem);
-            self.report(finding, LOST, print)?;
+            self.report_unless_running(finding, LOST, print)?;
         }
         let end = previous_end.or(standing.entry.map(|entry| entry.end));
         self.snapshots_up_to(&mut standing, end, None, print).await?;
@@ -186,8 +190,8 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         print: &mut impl Print,
     ) -> Outcome<Option<(String, EpochTable)>> {
         let Some(path) = &partition.epochs else { return Ok(None) };
-        let bytes = self.read(path, SMALL_FILE_BYTES_MAX).await?.unwrap_or_default();
-        match EpochTable::decode(&bytes) {
+        let Some(decoded) = self.decoded(path, EpochTable::decode).await? else { return Ok(None) };
+        match decoded {
             Ok(table) => Ok(Some((path.clone(), table))),
             Err(error) => {
                 let finding = self.finding(path, None, error.to_string());
@@ -197,23 +201,24 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         }
     }
 
-    /// One segment, and its indexes where that was asked for; gives the offset behind it.
+    /// One segment, and its indexes where that was asked for; gives the offset behind it, and nothing of one that a running
+    /// node has removed.
     pub(super) async fn segment(
         &mut self,
         segment: &Segment,
         standing: &mut Standing,
         print: &mut impl Print,
-    ) -> Outcome<Offset> {
+    ) -> Outcome<Option<Offset>> {
         let path = segment.path.as_str();
-        let executor = self.executor.clone();
-        let opened = match segment.part_of {
-            PartOf::Log => SegmentScan::open(&self.disk, executor, path, segment.base).await,
-            PartOf::Copy { start } => {
-                SegmentScan::open_copy(&self.disk, executor, path, start).await
-            }
-        };
-        let mut scan = opened.map_err(|error| self.failed(path, &error))?;
+        // Indexes first: what a node writes of a segment meanwhile would speak of batches that are not seen here.
         let mut index = self.index(segment).await?;
+        let Some(mut scan) = self.open(segment).await? else {
+            standing.skip(segment.base);
+            let problem = "gone since the directory was listed".to_owned();
+            let finding = self.finding(path, None, problem);
+            self.remark(finding, REMOVED, print)?;
+            return Ok(None);
+        };
         let file = self.shown(path);
         self.totals.segments += 1;
         self.totals.bytes += scan.bytes();
@@ -246,7 +251,11 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         }
         self.totals.index_entries += index.entry_counts().0 as u64;
         self.totals.index_entries += index.entry_counts().1 as u64;
-        for (kind, finding) in index.finish() {
+        let mut findings = index.finish();
+        if !findings.is_empty() && self.is_running() {
+            findings = self.index_again(segment).await?;
+        }
+        for (kind, finding) in findings {
             let extension = match kind {
                 IndexKind::Offset => "index",
                 IndexKind::Time => "timeindex",
@@ -255,7 +264,40 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             let finding = self.finding(&path, None, finding.to_string());
             self.report(finding, REBUILT, print)?;
         }
-        Ok(scan.end_offset())
+        Ok(Some(scan.end_offset()))
+    }
+
+    /// A segment at its first batch; `None` where a running node has removed it.
+    pub(super) async fn open(&self, segment: &Segment) -> Outcome<Option<SegmentScan<D, E>>> {
+        let (path, executor) = (segment.path.as_str(), self.executor.clone());
+        let opened = match segment.part_of {
+            PartOf::Log => SegmentScan::open(&self.disk, executor, path, segment.base).await,
+            PartOf::Copy { start } => {
+                SegmentScan::open_copy(&self.disk, executor, path, start).await
+            }
+        };
+        match opened {
+            Ok(scan) => Ok(Some(scan)),
+            Err(DiskError::NotFound) if self.is_running() => Ok(None),
+            Err(error) => Err(self.failed(path, &error)),
+        }
+    }
+
+    /// What is wrong with the indexes of a segment at a second look: a running node may have replaced them during the first.
+    async fn index_again(&self, segment: &Segment) -> Outcome<Vec<(IndexKind, IndexFinding)>> {
+        let path = segment.path.as_str();
+        let mut index = self.index(segment).await?;
+        let Some(mut scan) = self.open(segment).await? else { return Ok(Vec::new()) };
+        while let Some(item) = scan.next().await.map_err(|error| self.failed(path, &error))? {
+            match item {
+                ScanItem::Batch { position, header } => index.observe(position, &header),
+                ScanItem::Damage { position, bytes, from, to, .. } => {
+                    index.pass_over(position..position + bytes, from..to);
+                }
+                ScanItem::ZeroTail { .. } => {}
+            }
+        }
+        Ok(index.finish())
     }
 
     async fn index(&self, segment: &Segment) -> Outcome<IndexCheck> {
@@ -298,7 +340,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         self.progress.add(header.total_bytes() as u64);
         if let Some((path, problem)) = standing.epoch_difference(segment.base, position, header) {
             let finding = self.finding(&path, None, problem);
-            self.report(finding, "one of the two is wrong, and replicas ask for it", print)?;
+            // A node moves the log start on and cuts the file there before a checkpoint says so.
+            let consequence = "one of the two is wrong, and replicas ask for it";
+            self.report_unless_running(finding, consequence, print)?;
         }
         let inside = Some(header.next_offset());
         self.snapshots_up_to(standing, Some(header.base_offset), inside, print).await?;
@@ -331,7 +375,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         }
         standing.is_cut = true;
         if standing.entry.is_none() && !self.ground.knows_all() {
-            return self.report(finding, CUT_UNKNOWN, print);
+            return self.report_unless_running(finding, CUT_UNKNOWN, print);
         }
         self.note(finding, CUT, print)
     }
@@ -372,9 +416,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         path: &str,
         print: &mut impl Print,
     ) -> Outcome<Option<Vec<ProducerSnapshotEntry>>> {
-        let bytes = self.read(path, SMALL_FILE_BYTES_MAX).await?.unwrap_or_default();
+        let Some(decoded) = self.decoded(path, decode_snapshot).await? else { return Ok(None) };
         self.totals.snapshots += 1;
-        match decode_snapshot(&bytes) {
+        match decoded {
             Ok(entries) => Ok(Some(entries)),
             Err(error) => {
                 let finding = self.finding(path, None, error.to_string());
@@ -382,6 +426,24 @@ impl<D: Disk, E: Executor> Checker<D, E> {
                 Ok(None)
             }
         }
+    }
+
+    /// What a small file holds. While a node runs, which removes and replaces such files: `None` where it has gone, and read
+    /// again before it is judged.
+    async fn decoded<T, X>(
+        &self,
+        path: &str,
+        decode: impl Fn(&[u8]) -> Result<T, X>,
+    ) -> Outcome<Option<Result<T, X>>> {
+        let decoded = match self.read(path, SMALL_FILE_BYTES_MAX).await? {
+            None if self.is_running() => return Ok(None),
+            bytes => decode(&bytes.unwrap_or_default()),
+        };
+        if decoded.is_ok() || !self.is_running() {
+            return Ok(Some(decoded));
+        }
+        let bytes = self.read(path, SMALL_FILE_BYTES_MAX).await?;
+        Ok(bytes.map(|bytes| decode(&bytes)))
     }
 
     async fn read(&self, path: &str, bytes_max: usize) -> Outcome<Option<Vec<u8>>> {
@@ -415,9 +477,23 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         consequence: &str,
         print: &mut impl Print,
     ) -> Outcome {
+        let consequence = if self.is_running() { RUNNING } else { consequence };
+        self.remark(finding, consequence, print)
+    }
+
+    fn remark(
+        &mut self,
+        finding: Finding,
+        consequence: &str,
+        print: &mut impl Print,
+    ) -> Outcome {
         self.totals.notes += 1;
-        let consequence = self.ground.holder.map_or(consequence, |_| RUNNING).to_owned();
-        print(&Item::Finding(&Finding { severity: Severity::Note, consequence, ..finding }))
+        let (severity, consequence) = (Severity::Note, consequence.to_owned());
+        print(&Item::Finding(&Finding { severity, consequence, ..finding }))
+    }
+
+    pub(super) fn is_running(&self) -> bool {
+        self.ground.holder.is_some()
     }
 
     pub(super) fn report_unless_running(
@@ -426,9 +502,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         consequence: &str,
         print: &mut impl Print,
     ) -> Outcome {
-        match self.ground.holder {
-            Some(_) => self.note(finding, consequence, print),
-            None => self.report(finding, consequence, print),
+        match self.is_running() {
+            true => self.note(finding, consequence, print),
+            false => self.report(finding, consequence, print),
         }
     }
 }

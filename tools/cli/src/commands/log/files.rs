@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 
 use commitlog::directory::{DELETED_DIRECTORY, PARTITION_METADATA_FILE, STRAY_DIRECTORY};
-use commitlog::{BLOCK_BYTES, Disk, EntryKind};
+use commitlog::{BLOCK_BYTES, Disk, DiskError, EntryKind};
 use record::Offset;
 
 use super::ground;
@@ -94,7 +94,11 @@ pub(super) async fn find<D: Disk>(
     let mut left = vec![(String::new(), DEPTH_MAX)];
     while let Some((directory, depth_left)) = left.pop() {
         let place = || root.join(&directory).display().to_string();
-        let entries = disk.list(&directory).await;
+        let entries = match disk.list(&directory).await {
+            // Gone between the listing of its parent and its own: it is as if it had gone before.
+            Err(DiskError::NotFound) if !directory.is_empty() => continue,
+            entries => entries,
+        };
         let entries = entries.map_err(|e| Failure::new(Exit::Io, format!("{}: {e}", place())))?;
         let is_whole = name.is_none();
         let mut partition =

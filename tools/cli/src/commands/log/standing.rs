@@ -70,6 +70,12 @@ impl Standing {
         }
     }
 
+    /// The segment was not read: nothing is known of what lies in it.
+    pub(super) fn skip(&mut self, segment: Offset) {
+        self.derived.passes_over();
+        self.pass(segment, u64::MAX);
+    }
+
     /// The segment ended after `filled` bytes: what is wrong if its checkpoint stands further on.
     pub(super) fn leave(&mut self, segment: Offset, filled: u64, end: Offset) -> Option<String> {
         let entry = self.awaited(segment)?;

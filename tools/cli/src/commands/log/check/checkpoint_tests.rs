@@ -141,11 +141,21 @@ impl Made {
 
     /// What verify says: problems, and notes.
     fn verify(&self, holder: Option<u32>) -> (Vec<String>, Vec<String>) {
+        self.verify_while(holder, |_| {}).unwrap()
+    }
+
+    /// The same where `meanwhile` happens after the files were listed.
+    fn verify_while(
+        &self,
+        holder: Option<u32>,
+        meanwhile: impl FnOnce(&SimDisk) + 'static,
+    ) -> Outcome<(Vec<String>, Vec<String>)> {
         let (disk, executor) = (self.disk.clone(), self.executor.clone());
         let main = async move {
             let root = PathBuf::from("data");
             let partitions = files::find(&disk, &root, None).await.unwrap();
             let ground = Ground::load(&disk, holder).await.unwrap();
+            meanwhile(&disk);
             let mut checker = Checker::new(disk, executor, root, ground, Depth::Records);
             let (mut problems, mut notes) = (Vec::new(), Vec::new());
             for partition in &partitions {
@@ -162,9 +172,9 @@ impl Made {
                     }
                     Ok(())
                 };
-                checker.partition(partition, &mut print).await.unwrap();
+                checker.partition(partition, &mut print).await?;
             }
-            (problems, notes)
+            Ok((problems, notes))
         };
         run(&self.executor, main)
     }
@@ -205,6 +215,47 @@ fn a_torn_tail_above_the_checkpoint_is_a_note_and_below_it_damage() {
     let first = made.names(".log")[0].clone();
     made.edit(&first, |bytes| bytes[300] ^= 1);
     made.check(&["offsets 0 to 1; reads of it answer"], &["a tail that the next start cuts"]);
+}
+
+#[test]
+fn what_a_running_node_removes_is_passed_over_and_without_one_it_is_missed() {
+    let paths: Vec<String> = made(Ending::Clean).names("");
+    let kinds = [".log", ".snapshot", "/leader-epoch-checkpoint"];
+    assert!(kinds.iter().all(|kind| paths.iter().any(|path| path.ends_with(kind))), "{paths:?}");
+    for path in paths {
+        let erase = || {
+            let path = path.clone();
+            move |disk: &SimDisk| disk.erase(&path)
+        };
+        let made = made(Ending::Clean);
+        let (problems, notes) = made.verify_while(Some(4711), erase()).unwrap();
+        assert!(problems.is_empty(), "{path}: {problems:?}");
+        let is_log = path.ends_with(".log");
+        assert_eq!(notes.len(), usize::from(is_log), "{path}: {notes:?}");
+        if is_log {
+            let said = "gone since the directory was listed; the node that runs here removed it";
+            assert!(notes[0].contains(&path) && notes[0].ends_with(said), "{notes:?}");
+        }
+    }
+    let missed = |suffix: &str| {
+        let made = made(Ending::Clean);
+        let path = made.names(suffix).pop().unwrap();
+        made.verify_while(None, move |disk| disk.erase(&path))
+    };
+    assert_eq!(missed(".log").unwrap_err().exit, Exit::Io);
+    assert_eq!(missed(".snapshot").unwrap().0.len(), 1);
+    assert_eq!(missed("/leader-epoch-checkpoint").unwrap().0.len(), 1);
+}
+
+#[test]
+fn a_running_node_may_cut_the_epochs_before_its_checkpoint_says_so() {
+    let made = made(Ending::Clean);
+    made.edit(&format!("{DIRECTORY}/leader-epoch-checkpoint"), |bytes| {
+        *bytes = b"0\n1\n1 60\n".to_vec();
+    });
+    let (problems, notes) = made.verify(Some(4711));
+    assert!(problems.is_empty() && notes.len() == 1, "{problems:?} {notes:?}");
+    made.check(&["epoch none for offset 0, its batch has 0"], &[]);
 }
 
 #[test]
