@@ -23,7 +23,7 @@ use crate::output::{Format, Output};
 use crate::record_line::{Field, Layout, LineLayout, RecordLine, write_record};
 use crate::{BrokersArgs, OutputArgs, TIMEOUT_MS_DEFAULT};
 
-mod decode;
+pub(super) mod decode;
 
 use decode::BatchReader;
 

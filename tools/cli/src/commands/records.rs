@@ -11,6 +11,7 @@ use record::{Offset, PartitionIndex};
 use serde::Serialize;
 use wire::ErrorCode;
 
+use self::older::older_than;
 use crate::client::{
     AutoCreate, Client, ClientError, Commit, ConfigOwner, CutShort, OffsetAt, Topic,
 };
@@ -22,6 +23,8 @@ use crate::number;
 use crate::output::{Output, Show, Table};
 use crate::{ClusterArgs, OutputArgs};
 
+mod older;
+
 const DELETE_EXAMPLES: &str = "\
 Examples:
   corelog records delete orders --partition 0 --before 42000
@@ -29,7 +32,8 @@ Examples:
   corelog records delete orders --all --dry-run
 
 Offsets stay as they are: the first record that is left keeps its number. Partitions do not fail
-together: those that were cut short are shown, also where another refuses.";
+together: those that were cut short are shown, also where another refuses. A record without a timestamp
+is older than a time only where one with an earlier time follows it; it stays otherwise.";
 
 /// Partitions that a failure lists; of the rest it tells the number.
 const LISTED_MAX: usize = 10;
@@ -120,14 +124,15 @@ pub(crate) fn run(command: &RecordsCommand) -> Outcome {
         let mut topic = client.topic(&args.topic, AutoCreate::Never).await?;
         let chosen = chosen_partitions(&topic, &args.partitions)?;
         check_policy(client, &topic.name).await?;
-        let (before, offline) = before(client, &mut topic, &chosen, &args.extent).await?;
+        let Extent { before, offline, unknown } =
+            extent(client, &mut topic, &chosen, &args.extent).await?;
         let mut found = match commit {
             Commit::Yes => client.delete_records(&mut topic, &before).await,
             Commit::DryRun => client.could_delete_records(&mut topic, &before).await?,
         };
         found.failure = found.failure.or(offline);
         // Shown before the failure is told: what is gone is gone.
-        if !found.starts.is_empty() || found.failure.is_none() {
+        if !found.starts.is_empty() || (found.failure.is_none() && unknown.is_empty()) {
             output.show(&shown(topic.name.clone(), commit, &found))?;
         }
         let bounds = match &found.failure {
@@ -138,12 +143,13 @@ pub(crate) fn run(command: &RecordsCommand) -> Outcome {
             Some(bounds) => Failure::from(error).adding(bounds),
             None => Failure::from(error),
         };
-        match found.failure {
-            Some(error) if chosen.len() > 1 => {
+        let failure = found.failure.map(failed).or_else(|| untimed(&topic, &unknown));
+        match failure {
+            Some(failure) if chosen.len() > 1 => {
                 let rest = rest(commit, &chosen, &found.starts);
-                Err(failed(error).adding(&rest))
+                Err(failure.adding(&rest))
             }
-            Some(error) => Err(failed(error)),
+            Some(failure) => Err(failure),
             None => Ok(()),
         }
     })
@@ -227,32 +233,55 @@ fn rest(
     format!("{what}: {done} of {all} partitions{shown}; not {listed}{more}")
 }
 
-/// The offset in each partition before which everything goes, and what to say of partitions that nobody serves.
-///
+/// What to say of partitions that hold records of which none has a time.
+fn untimed(topic: &Topic, unknown: &[PartitionIndex]) -> Option<Failure> {
+    let first = unknown.first()?;
+    let mut listed: Vec<String> =
+        unknown.iter().take(LISTED_MAX).map(|index| topic.place(*index)).collect();
+    if let Some(more @ 1..) = unknown.len().checked_sub(LISTED_MAX) {
+        listed.push(format!("and {more} more"));
+    }
+    let fact = format!(
+        "{}: the oldest records have no timestamp: whether they are older is not known",
+        listed.join(", ")
+    );
+    let next = format!(
+        "corelog records delete {} -p {first} --before OFFSET deletes by offset, --all deletes every record",
+        topic.name
+    );
+    Some(Failure::new(Exit::Refused, fact).advise(next))
+}
+
+/// What is to be deleted.
+struct Extent {
+    /// The offset in each partition before which everything goes.
+    before: BTreeMap<PartitionIndex, Offset>,
+    /// What to say of partitions that nobody serves.
+    offline: Option<ClientError>,
+    /// Partitions of which nothing is proved to be older than the time.
+    unknown: Vec<PartitionIndex>,
+}
+
 /// Ends are looked up here, not left to the leader: a request that is repeated must not take what was written in between.
-async fn before<P: Platform>(
+async fn extent<P: Platform>(
     client: &mut Client<P>,
     topic: &mut Topic,
     chosen: &[PartitionIndex],
     extent: &ExtentArgs,
-) -> Result<(BTreeMap<PartitionIndex, Offset>, Option<ClientError>), ClientError> {
+) -> Outcome<Extent> {
     let ends = client.find_offsets(topic, chosen, OffsetAt::End).await?;
     let offline = ends.failure(topic);
     let mut before = ends.offsets();
+    let mut unknown = Vec::new();
     if let Some(offset) = extent.before {
         before.values_mut().for_each(|before| *before = Offset(offset));
     }
     if let Some(moment) = extent.before_time {
-        let at = OffsetAt::Time(moment.unix_ms(client.platform().now().0));
-        let served: Vec<PartitionIndex> = before.keys().copied().collect();
-        // Asked after the ends: where no record is of that time or later, all that lies before the end is older.
-        for (index, offset) in client.offsets(topic, &served, at).await? {
-            if offset >= Offset(0) {
-                before.insert(index, offset);
-            }
-        }
+        let ms = moment.unix_ms(client.platform().now().0);
+        let older = older_than(client, topic, &before, ms).await?;
+        (before, unknown) = (older.ends, older.unknown);
     }
-    Ok((before, offline))
+    Ok(Extent { before, offline, unknown })
 }
 
 #[cfg(test)]

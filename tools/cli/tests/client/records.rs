@@ -125,3 +125,76 @@ fn single_records_of_many_runs_reach_more_than_one_partition() {
     assert_eq!(text.lines().count(), 20);
     assert!(text.contains('0') && text.contains('1'), "{text}");
 }
+
+/// Stores one record a batch with these timestamps; -1 is none.
+fn store(topic: &str, timestamps: &[i64]) {
+    use std::io::Read;
+
+    let mut stream = std::net::TcpStream::connect(&node().kafka).unwrap();
+    for timestamp in timestamps {
+        let mut builder = record::BatchBuilder::new(record::Codec::None);
+        let timestamp = record::Timestamp(*timestamp);
+        let value = Some(b"value".as_slice());
+        builder.append(&record::NewRecord { timestamp, value, ..record::NewRecord::default() });
+        let batch = builder.build();
+        let data = wire::produce::PartitionProduceData {
+            index: record::PartitionIndex(0),
+            records: wire::Records::Inline(&batch),
+        };
+        let request = wire::produce::ProduceRequest {
+            acks: -1,
+            timeout_ms: 30_000,
+            topic_data: vec![wire::produce::TopicProduceData {
+                name: topic.into(),
+                partition_data: vec![data],
+                ..Default::default()
+            }],
+            ..Default::default()
+        };
+        let call = wire::Call { version: 9, correlation_id: 1, client_id: None };
+        stream.write_all(wire::encode_request(call, &request).unwrap().head()).unwrap();
+        let mut size = [0; 4];
+        stream.read_exact(&mut size).unwrap();
+        let mut answer = vec![0; usize::try_from(u32::from_be_bytes(size)).unwrap()];
+        stream.read_exact(&mut answer).unwrap();
+    }
+    let text = told(&["offsets", topic]);
+    assert!(text.contains(&timestamps.len().to_string()), "{text}");
+}
+
+#[test]
+fn records_without_timestamps_are_not_taken_for_old() {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let now = i64::try_from(now.as_millis()).unwrap();
+    let old = now - 9 * 86_400_000;
+    let check = |topic: &str, timestamps: &[i64], earliest: Option<&str>| {
+        told(&["topic", "create", topic]);
+        store(topic, timestamps);
+        for more in [&["--dry-run"][..], &[]] {
+            let delete = ["records", "delete", topic, "--before-time=-7d"];
+            let output = with_input(&[&delete, more].concat(), "");
+            match earliest {
+                Some(earliest) => assert_eq!(words(&ok(output))[1..], [["0", earliest]], "{topic}"),
+                None => {
+                    let (code, said) = failed(&output);
+                    assert!(code == 1 && said.contains("have no timestamp"), "{topic}: {said}");
+                    assert!(said.contains("--before OFFSET") && said.contains("--all"), "{said}");
+                    assert_eq!(told(&["consume", topic]).lines().count(), timestamps.len());
+                }
+            }
+        }
+    };
+    check("age-none-test", &[-1, -1, -1], None);
+    check("age-old-test", &[old, old, old], Some("3"));
+    check("age-new-test", &[now, old], Some("0"));
+    // Before one that is older by its time, and behind the last such.
+    check("age-tail-test", &[-1, old, old, -1, -1], Some("3"));
+    check("age-unordered-test", &[old, old - 5000, -1], Some("2"));
+    check("age-middle-test", &[old, -1, old - 1, -1, now, -1], Some("3"));
+    check("age-front-test", &[-1, -1, now], None);
+    told(&["topic", "create", "age-empty-test"]);
+    let empty = told(&["records", "delete", "age-empty-test", "--before-time=-7d"]);
+    assert_eq!(words(&empty)[1..], [["0", "0"]]);
+    let all = told(&["records", "delete", "age-none-test", "--all"]);
+    assert_eq!(words(&all)[1..], [["0", "3"]]);
+}

@@ -12,13 +12,13 @@ use crate::record_line::{HeaderLine, RecordLine, Text};
 
 /// Where records are taken from, and what keeps their memory.
 #[derive(Debug, Default)]
-pub(super) struct BatchReader {
+pub(crate) struct BatchReader {
     records: BatchRecords,
 }
 
 impl BatchReader {
     /// Hands every record of `fetched` from its position on to `take`; gives where reading goes on.
-    pub(super) fn each_record(
+    pub(crate) fn each_record(
         &mut self,
         place: &str,
         topic: &str,

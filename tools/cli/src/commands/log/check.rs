@@ -8,9 +8,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 
-use commitlog::scan::{
-    IndexCheck, IndexFinding, IndexKind, ScanItem, SegmentScan, read_file,
-};
+use commitlog::scan::{IndexCheck, IndexFinding, IndexKind, ScanItem, SegmentScan, read_file};
 use commitlog::{Disk, DiskError, Executor};
 use record::batch::TimestampType;
 use record::{
@@ -481,12 +479,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
         self.remark(finding, consequence, print)
     }
 
-    fn remark(
-        &mut self,
-        finding: Finding,
-        consequence: &str,
-        print: &mut impl Print,
-    ) -> Outcome {
+    fn remark(&mut self, finding: Finding, consequence: &str, print: &mut impl Print) -> Outcome {
         self.totals.notes += 1;
         let (severity, consequence) = (Severity::Note, consequence.to_owned());
         print(&Item::Finding(&Finding { severity, consequence, ..finding }))
