@@ -333,8 +333,7 @@ pub async fn read_topic_id<D: Disk>(disk: &D, directory: &str) -> DiskResult<Opt
 pub(crate) fn decode_topic_id(bytes: &[u8]) -> Option<TopicId> {
     let text = str::from_utf8(bytes).ok()?;
     let id = text.strip_prefix("version: 0\ntopic_id: ")?;
-    // Zeros: a crash while it was written again in its place (`small_file::write_again`).
-    TopicId::parse(id.trim_end_matches('\0').trim_end_matches('\n'))
+    TopicId::parse(id.trim_end_matches('\n'))
 }
 
 /// A directory that was moved aside.

@@ -68,18 +68,6 @@ async fn create<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()
         Err(error) => return Err(error),
     }
     let file = disk.open(path, OpenMode::CreateNew).await?;
-    fill(disk, &file, contents).await
-}
-
-/// Writes over a file what it holds already, and syncs it: a sync alone proves nothing where an earlier one may have failed. It
-/// needs no space. A crash in between leaves zeros behind the contents at worst.
-pub(crate) async fn write_again<D: Disk>(disk: &D, path: &str, contents: &[u8]) -> DiskResult<()> {
-    let file = disk.open(path, OpenMode::ReadWrite).await?;
-    fill(disk, &file, contents).await.map_err(DiskError::of_sync)
-}
-
-/// Makes `contents` the whole of a file that holds nothing else, and syncs it.
-async fn fill<D: Disk>(disk: &D, file: &D::File, contents: &[u8]) -> DiskResult<()> {
     for (index, piece) in contents.chunks(IO_BYTES_MAX).enumerate() {
         let mut buffer = disk.allocate(piece.len());
         let whole = piece.len().next_multiple_of(BLOCK_BYTES);

@@ -71,9 +71,9 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         self.shared.mutant.lacks(Rule::PreparedNotSynced) || self.prepared.borrow().contains(log)
     }
 
-    /// Makes a log's directory lasting that is there with what belongs in it. The file is written again, for the sync of whoever
-    /// made it may have failed; in its place, for a full disk is no reason not to open a log that needs no byte of it. Names are
-    /// the file system's own: where its journal cannot be written it takes nothing any more.
+    /// Makes a log's directory lasting that is there with what belongs in it. The file is replaced, for the sync of whoever made it
+    /// may have failed: written over in its place, a crash could leave what is no label, and with it a log that is nobody's. Names
+    /// are the file system's own: where its journal cannot be written it takes nothing any more.
     pub(super) async fn make_lasting(&self, identity: &LogIdentity) -> Result<(), StoreError> {
         let disk = &self.shared.disk;
         let directory = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
@@ -83,7 +83,9 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             file.full_sync().await.at(&path)?;
         } else {
             let contents = directory::encode_partition_metadata(identity.topic_id);
-            small_file::write_again(disk, &path, &contents).await.at(&path)?;
+            small_file::replace(disk, &directory, PARTITION_METADATA_FILE, &contents)
+                .await
+                .at(&path)?;
         }
         disk.sync_dir(&directory).await.map_err(DiskError::of_sync).at(&directory)?;
         disk.sync_dir(TOPICS_DIRECTORY).await.map_err(DiskError::of_sync).at(TOPICS_DIRECTORY)
