@@ -125,6 +125,8 @@ struct StoreInner<D: Disk, E: Executor> {
     opening: RefCell<BTreeSet<TopicPartition>>,
     /// Logs whose directories were made lasting before they are opened.
     prepared: RefCell<BTreeSet<TopicPartition>>,
+    /// Logs whose directories this life began to make, and failed to make lasting.
+    half_made: RefCell<BTreeSet<TopicPartition>>,
     /// Logs that were opened, or tried: how the last stop left their files says nothing any more.
     tried: RefCell<BTreeSet<TopicPartition>>,
     /// What logs promised that were released and are not open again: a stop is not clean without them.
@@ -189,6 +191,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             logs: RefCell::default(),
             opening: RefCell::default(),
             prepared: RefCell::default(),
+            half_made: RefCell::default(),
             tried: RefCell::default(),
             unsettled: RefCell::default(),
             unclosed: RefCell::default(),
@@ -272,6 +275,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         }
         self.0.tried.borrow_mut().remove(log);
         self.0.prepared.borrow_mut().remove(log);
+        self.0.half_made.borrow_mut().remove(log);
         self.0.unsettled.borrow_mut().remove(log);
         if self.0.entries.borrow_mut().remove(log).is_some() {
             self.0.shared.changed.set(true);
@@ -506,6 +510,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let unindexed = recovered.unindexed.clone();
         let inner = self.assemble(key, identity, path, options, fold, recovered);
         self.prepared.borrow_mut().remove(&log);
+        self.half_made.borrow_mut().remove(&log);
         self.settle(log, &inner);
         self.logs.borrow_mut().insert(log, inner.clone());
         self.shared.changed.set(true);

@@ -38,6 +38,9 @@ impl<D: Disk, E: Executor> Store<D, E> {
             let directories = some.iter().map(|identity| new_directory(identity)).collect();
             let made = inner.shared.disk.create_dirs(TOPICS_DIRECTORY, directories).await;
             for (identity, made) in some.iter().zip(made) {
+                if !matches!(made, Ok(()) | Err(DiskError::AlreadyExists)) {
+                    inner.half_made.borrow_mut().insert(identity.topic_partition());
+                }
                 match made {
                     Ok(()) => {
                         inner.prepared.borrow_mut().insert(identity.topic_partition());
@@ -72,20 +75,27 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
     }
 
     /// Makes a log's directory lasting that is there with what belongs in it. The file is replaced, for the sync of whoever made it
-    /// may have failed: written over in its place, a crash could leave what is no label, and with it a log that is nobody's. Names
-    /// are the file system's own: where its journal cannot be written it takes nothing any more.
+    /// may have failed: written over in its place, a crash could leave what is no label, and with it a log that is nobody's. A full
+    /// disk is no reason not to open what an earlier life made: of that no sync has failed whose loss this one could hide. Names are
+    /// the file system's own: where its journal cannot be written it takes nothing any more.
     pub(super) async fn make_lasting(&self, identity: &LogIdentity) -> Result<(), StoreError> {
         let disk = &self.shared.disk;
         let directory = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
         let path = small_file::join(&directory, PARTITION_METADATA_FILE);
-        if self.shared.mutant.lacks(Rule::PreparedSyncedAgain) {
-            let file = disk.open(&path, OpenMode::Read).await.at(&path)?;
-            file.full_sync().await.at(&path)?;
+        let contents = directory::encode_partition_metadata(identity.topic_id);
+        let may_sync = self.shared.mutant.lacks(Rule::PreparedSyncedAgain)
+            || !self.half_made.borrow().contains(&identity.topic_partition());
+        let replaced = if self.shared.mutant.lacks(Rule::PreparedSyncedAgain) {
+            Err(DiskError::NoSpace)
         } else {
-            let contents = directory::encode_partition_metadata(identity.topic_id);
-            small_file::replace(disk, &directory, PARTITION_METADATA_FILE, &contents)
-                .await
-                .at(&path)?;
+            small_file::replace(disk, &directory, PARTITION_METADATA_FILE, &contents).await
+        };
+        match replaced {
+            Err(DiskError::NoSpace) if may_sync => {
+                let file = disk.open(&path, OpenMode::Read).await.at(&path)?;
+                file.full_sync().await.map_err(DiskError::of_sync).at(&path)?;
+            }
+            replaced => replaced.at(&path)?,
         }
         disk.sync_dir(&directory).await.map_err(DiskError::of_sync).at(&directory)?;
         disk.sync_dir(TOPICS_DIRECTORY).await.map_err(DiskError::of_sync).at(TOPICS_DIRECTORY)
