@@ -64,7 +64,7 @@ impl MemoryWatch {
     /// Whether it is held while others wait for some of the same budget.
     #[must_use]
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.is_held() && self.memory.waiter_count() > 0
+        self.is_held() && self.memory.has_waiters()
     }
 }
 
@@ -106,7 +106,7 @@ impl MemoryBudget {
 
     /// Takes memory as soon as there is any. A request may overdraw the rest, or one larger than the bound could never come.
     pub(crate) async fn take(self: &Rc<Self>, bytes: usize) -> HeldMemory {
-        if self.has_room() && self.waiter_count() == 0 {
+        if self.has_room() && !self.has_waiters() {
             return self.grant(bytes);
         }
         let (sender, receiver) = once();
@@ -156,6 +156,12 @@ impl MemoryBudget {
     #[must_use]
     pub(crate) fn taken_bytes(&self) -> usize {
         self.taken.get()
+    }
+
+    /// Whether a connection waits for room.
+    #[must_use]
+    pub(crate) fn has_waiters(&self) -> bool {
+        self.waiting.borrow().iter().any(|waiter| !waiter.sender.is_abandoned())
     }
 
     /// Connections that wait for room.

@@ -162,17 +162,24 @@ impl Activity {
         memory.push((watch, sent_time));
     }
 
-    /// Tells a long poll of the connection to end, where others wait for memory that the connection holds: of that request, or of
-    /// those behind it, which have to wait for it.
+    /// Whether others wait for memory that the connection holds.
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.memory.borrow().iter().any(|(watch, _)| watch.is_waited_for())
+    }
+
+    /// Tells a long poll of the connection to look whether it is waited for: itself, or the requests behind it, which have to wait
+    /// for it.
     pub(crate) fn hurry(&self) {
-        if self.memory.borrow().iter().any(|(watch, _)| watch.is_waited_for()) {
+        if self.memory.borrow().iter().any(|(watch, _)| watch.is_held()) {
             self.hurried.notify();
         }
     }
 
-    /// Ends at the next [`Activity::hurry`] that means this connection.
+    /// Ends while others wait for memory that the connection holds.
     pub(crate) async fn hurried(&self) {
-        self.hurried.listen().await;
+        while !self.is_waited_for() {
+            self.hurried.listen().await;
+        }
     }
 
     /// Whether others have waited for so long for memory that this client only has to take its answers to give back.
@@ -360,6 +367,8 @@ mod tests {
         let mut next = Box::pin(budget.take(1));
         assert!(block_on(poll_once(&mut next)).is_none());
         assert_eq!(tell(), (true, false), "the other holds nothing");
+        // Who comes later is told at once.
+        assert!(block_on(poll_once(&mut Box::pin(activity.hurried()))).is_some());
     }
 
     #[test]

@@ -49,6 +49,8 @@ enum StopFault {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StopFaults {
     faults: Vec<StopFault>,
+    /// The directory says that all else is as a clean stop leaves it.
+    is_marked: bool,
 }
 
 impl fmt::Display for StopFaults {
@@ -62,7 +64,10 @@ impl fmt::Display for StopFaults {
             0 => {}
             more => write!(formatter, "; and {more} more, which the log names")?,
         }
-        formatter.write_str("; the next start recovers")
+        formatter.write_str(match self.is_marked {
+            true => "; the next start checks these",
+            false => "; the next start recovers",
+        })
     }
 }
 
@@ -131,6 +136,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             is_whole = false;
             faults.note_refusal(error)?;
         }
+        faults.is_marked = is_whole;
         match (is_whole, faults.is_empty()) {
             (true, true) => tracing::info!("stopped cleanly: the next start reads almost nothing"),
             (true, false) => tracing::warn!("stopped, but not every log in order"),

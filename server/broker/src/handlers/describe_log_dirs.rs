@@ -20,6 +20,16 @@ use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 use crate::shard::Cores;
 
+/// About what a partition, and a topic beside its partitions, take in an answer.
+const PARTITION_BYTES: usize = 25;
+const TOPIC_BYTES: usize = 32;
+
+/// About how many bytes an answer has.
+pub(super) fn answer_bytes(answer: &Answer<DescribeLogDirsResponse<'_>>) -> usize {
+    let topics = answer.body.results.iter().flat_map(|result| &result.topics);
+    topics.map(|topic| TOPIC_BYTES + topic.partitions.len() * PARTITION_BYTES).sum()
+}
+
 /// Adds the sizes up by topic.
 pub(super) async fn handle<P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,

@@ -243,7 +243,8 @@ fn plan_of<P: Platform, M: Mesh<Message>>(
         wait_max: wait_of(request),
         entries,
         memory: call.memory.clone(),
-        activity: Some(Rc::clone(&call.context.activity)),
+        received: call.context.stages.received,
+        activity: Rc::clone(&call.context.activity),
     }
 }
 

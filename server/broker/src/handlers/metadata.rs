@@ -13,6 +13,7 @@ use wire::metadata::{
 
 use crate::context::{Operation, Resource};
 use crate::handlers::{Answer, Call, first_of_each};
+use crate::memory::HeldMemory;
 use crate::mesh_call::Message;
 use crate::platform::{Mesh, Platform};
 
@@ -27,32 +28,25 @@ pub(super) const PARTITION_BYTES: usize = 40;
 pub(super) const TOPIC_BYTES: usize = 64;
 
 /// About how many bytes an answer has: of all topics, or of those that are named.
-pub(super) fn answer_bytes<P: Platform, M: Mesh<Message>>(
-    call: &Call<P, M>,
-    request: &MetadataRequest<'_>,
-) -> usize {
-    let image = call.shard.image();
-    let all = || image.partition_count();
-    let partitions = match &request.topics {
-        None => all(),
-        Some(topics) if topics.is_empty() && call.version == 0 => all(),
+fn answer_bytes(image: &Image, asked: Option<&[&MetadataRequestTopic<'_>]>) -> usize {
+    let partitions = match asked {
+        None => image.partition_count(),
         Some(topics) => {
             let found = topics.iter().filter_map(|topic| match &topic.name {
                 Some(name) => image.topic(name),
                 None => image.topic_by_id(topic.topic_id),
             });
-            // One that is named twice is answered once.
-            found.map(|topic| topic.indexed().count()).sum::<usize>().min(all())
+            found.map(|topic| topic.partitions.len()).sum()
         }
     };
     partitions * (PARTITION_BYTES + TOPIC_BYTES)
 }
 
-/// Answers from the image; creates what is missing where it may.
+/// Answers from the image, with the room that the answer waited for; creates what is missing where it may.
 pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     call: &Call<P, M>,
     request: &MetadataRequest<'a>,
-) -> Answer<MetadataResponse<'a>> {
+) -> (Option<HeldMemory>, Answer<MetadataResponse<'a>>) {
     let asked = match &request.topics {
         Some(topics) if call.version == 0 && topics.is_empty() => None,
         Some(topics) => Some(first_of_each(topics, topic_key)),
@@ -61,7 +55,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     if let Some(topics) = &asked
         && let Some(refused) = refuse_ids(call.version, topics)
     {
-        return refused;
+        return (None, refused);
     }
     if let Some(topics) = &asked
         && request.allow_auto_topic_creation
@@ -70,6 +64,8 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
         create_missing(call, topics).await;
     }
     let image = call.shard.image();
+    // Not before: what is created takes as long as cores and disk take, and must be in nobody's way meanwhile.
+    let room = call.answer_room(answer_bytes(&image, asked.as_deref())).await;
     let mut topics = match asked {
         None => all_topics(call, &image).await,
         Some(topics) => {
@@ -97,7 +93,7 @@ pub(super) async fn handle<'a, P: Platform, M: Mesh<Message>>(
     if request.include_cluster_authorized_operations {
         body.cluster_authorized_operations = CLUSTER_OPERATIONS;
     }
-    Answer::with_errors(body, errors)
+    (room, Answer::with_errors(body, errors))
 }
 
 /// What a topic is asked for by. A request of a megabyte could name a topic of a thousand partitions a hundred thousand times.

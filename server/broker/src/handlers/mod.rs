@@ -303,8 +303,8 @@ async fn serve<P: Platform, M: Mesh<Message>>(
         }
         ApiKey::Metadata => {
             let request = wire::metadata::MetadataRequest::decode(version, body)?;
-            let room = call.answer_room(metadata::answer_bytes(&call, &request)).await;
-            call.reply_in(room, &metadata::handle(&call, &request).await)
+            let (room, answer) = metadata::handle(&call, &request).await;
+            call.reply_in(room, &answer)
         }
         ApiKey::Fetch => {
             let request = wire::fetch::FetchRequest::decode(version, body)?;
@@ -400,9 +400,10 @@ async fn serve_administration<P: Platform, M: Mesh<Message>>(
         }
         ApiKey::DescribeLogDirs => {
             let request = wire::describe_log_dirs::DescribeLogDirsRequest::decode(version, body)?;
-            // Counted once it is made: while other cores are asked it must not be in the way of anybody.
+            // Its room is waited for once it is made: while other cores are asked it must not be in the way of anybody.
             let answer = describe_log_dirs::handle(call, &request).await;
-            call.reply_in(Some(call.shard.answer_memory().note(0)), &answer)
+            let room = call.answer_room(describe_log_dirs::answer_bytes(&answer)).await;
+            call.reply_in(room, &answer)
         }
         ApiKey::DescribeCluster => {
             let request = wire::describe_cluster::DescribeClusterRequest::decode(version, body)?;

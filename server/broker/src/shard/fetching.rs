@@ -57,8 +57,10 @@ pub struct FetchPlan {
     pub entries: Vec<(ShardIndex, FetchEntry)>,
     /// What the request takes in memory, where that is counted.
     pub(crate) memory: Option<Rc<HeldMemory>>,
+    /// When the request had come: how long a client may be waited for counts from there, however many are before it.
+    pub(crate) received: Duration,
     /// Says when others wait for what the connection holds.
-    pub(crate) activity: Option<Rc<Activity>>,
+    pub(crate) activity: Rc<Activity>,
 }
 
 /// The most that one reading of a plan may bring into memory.
@@ -93,6 +95,11 @@ impl FetchPlan {
         Portion { owner_bytes, bytes_max: self.bytes_max.min(memory_bytes), enough }
     }
 
+    /// From when on it ends if others wait for what its connection holds.
+    fn hurry_at(&self) -> Duration {
+        self.received.saturating_add(HURRIED_WAIT_MAX)
+    }
+
     fn appetite(&self) -> Appetite {
         let mut owners: BTreeMap<ShardIndex, usize> = BTreeMap::new();
         for (owner, entry) in &self.entries {
@@ -115,8 +122,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Serves a Fetch: at once where FE-2 says so, else when there is enough, else when its time is over. Where there is less
     /// memory than it might fill, there is enough when an owner has filled its part.
     pub(crate) async fn fetch(&self, plan: &FetchPlan) -> (FetchAnswers<P>, HeldMemory) {
-        let begun = self.platform().monotonic();
-        let deadline = begun.saturating_add(plan.wait_max);
+        let deadline = self.platform().monotonic().saturating_add(plan.wait_max);
         let appetite = plan.appetite();
         let mut pause = Duration::ZERO;
         let mut is_over = false;
@@ -126,8 +132,9 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             let portion = plan.portion(appetite, memory.bytes());
             let answers = self.read_plan(plan, portion.owner_bytes).await;
             let now = self.platform().monotonic();
-            let is_last = is_over || now >= deadline || self.stopping().is_raised();
-            if is_last || is_enough(portion.enough, &answers) {
+            let is_hurried = plan.hurry_at() <= now && plan.activity.is_waited_for();
+            is_over |= is_hurried || now >= deadline || self.stopping().is_raised();
+            if is_over || is_enough(portion.enough, &answers) {
                 let answers = spend(portion.bytes_max, answers);
                 memory.resize(bytes_of(&answers));
                 return (answers, memory);
@@ -138,7 +145,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             drop((answers, memory));
             let parked = self.metrics().fetches_parked.hold();
             let more = self.wait_for_more(plan, &seen, left);
-            let waited = or(more, self.hurried(plan, begun, left)).await;
+            let waited = or(self.hurried(plan, left), more).await;
             drop(parked);
             match waited {
                 Waited::LookAgain => {}
@@ -155,19 +162,17 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         }
     }
 
-    /// Ends when a Fetch that began at `begun` may wait no longer because others wait for what its connection holds; `left` is what
-    /// it would wait.
-    async fn hurried(&self, plan: &FetchPlan, begun: Duration, left: Duration) -> Waited {
-        let waited = self.platform().monotonic().saturating_sub(begun);
-        let granted = HURRIED_WAIT_MAX.saturating_sub(waited);
-        match &plan.activity {
-            Some(activity) if left > granted => {
-                self.platform().sleep(granted).await;
-                activity.hurried().await;
-            }
+    /// Ends when a Fetch may wait no longer because others wait for what its connection holds; `left` is what it would wait.
+    async fn hurried(&self, plan: &FetchPlan, left: Duration) -> Waited {
+        let granted = plan.hurry_at().saturating_sub(self.platform().monotonic());
+        if left <= granted {
             // It is over before that.
-            Some(_) | None => std::future::pending().await,
+            return std::future::pending().await;
         }
+        if !granted.is_zero() {
+            self.platform().sleep(granted).await;
+        }
+        plan.activity.hurried().await;
         Waited::Hurried
     }
 
@@ -456,7 +461,8 @@ mod tests {
                 wait_max: Duration::ZERO,
                 entries: entries.collect(),
                 memory: None,
-                activity: None,
+                received: Duration::ZERO,
+                activity: Activity::new(Duration::ZERO),
             };
             assert_eq!(plan.appetite(), Appetite { bytes, owner_count });
         };
@@ -476,7 +482,8 @@ mod tests {
             wait_max: Duration::ZERO,
             entries: Vec::new(),
             memory: None,
-            activity: None,
+            received: Duration::ZERO,
+            activity: Activity::new(Duration::ZERO),
         };
         let check = |plan: FetchPlan, memory_bytes, owner_bytes, bytes_max, enough| {
             let appetite = Appetite { bytes: 300, owner_count: 6 };

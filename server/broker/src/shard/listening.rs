@@ -157,7 +157,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Ends connections that have been silent for too long.
     pub(super) async fn end_silent_connections(&self, now: Duration) {
         let config = &self.state.config;
-        let others_wait = self.request_memory.waiter_count() > 0;
+        let others_wait = self.request_memory.has_waiters();
         let patience = Patience {
             idle_max: config.connection_idle_max,
             send_max: config.connection_send_max,
@@ -178,7 +178,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
 
     /// Tells long polls to end where their connections hold memory that others wait for.
     pub(super) async fn hurry_long_polls(&self) {
-        if self.request_memory.waiter_count() == 0 {
+        if !self.request_memory.has_waiters() {
             return;
         }
         let live: Vec<Rc<Activity>> = self.listening.live.borrow().values().cloned().collect();

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sim::platform::NetworkPace;
 use wire::ErrorCode;
 use wire::describe_configs::{DescribeConfigsRequest, DescribeConfigsResource};
+use wire::describe_log_dirs::DescribeLogDirsRequest;
 use wire::describe_quorum::{
     DescribeQuorumRequest, DescribeQuorumResponse, PartitionAsked, TopicAsked,
 };
@@ -376,6 +377,32 @@ fn large_answers_that_nobody_takes_are_bounded_over_all_connections() {
         let topic = node.known_topic("a");
         assert!(world.within(AT_ONCE, topic).await.is_some());
         assert!(matches!(patient.hear().await, Heard::Frame(_)));
+        drop(silent);
+        node.stop().await;
+    });
+}
+
+/// What is known only once the answer is made is bounded like the rest, and given back as soon.
+#[test]
+fn sizes_of_logs_that_nobody_takes_are_bounded_and_keep_others_waiting_for_half_a_minute_at_most() {
+    let pace = NetworkPace::Ragged { unread_bytes_max: 16 << 10 };
+    World::run_paced(pace, |world| async move {
+        let node = Node::start(&world, 1, &[]).await;
+        node.connect(0).create("wide", 2_000).await;
+        let request = DescribeLogDirsRequest::default();
+        let mut patient = node.connect(0);
+        let bytes = patient.call(4, &request).await.len();
+        assert!(bytes > 40_000, "{bytes}");
+        let mut silent: Vec<Client> = (0..500).map(|_| node.connect(0)).collect();
+        for client in &mut silent {
+            (0..2).for_each(|_| client.send(4, &request));
+        }
+        world.sleep(AT_ONCE).await;
+        patient.send(4, &request);
+        let early = world.within(Duration::from_secs(20), patient.hear()).await;
+        assert!(early.is_none(), "there is room for more than the bound");
+        let late = world.within(Duration::from_secs(20), patient.hear()).await;
+        assert!(matches!(late, Some(Heard::Frame(_))), "{late:?}");
         drop(silent);
         node.stop().await;
     });
