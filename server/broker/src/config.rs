@@ -188,14 +188,17 @@ impl Config {
         reader.check_trace_filter(&mut errors);
         // On an automatic number of cores `serve` looks again.
         let shard_count = reader.number("shards").unwrap_or(1);
-        if let Some(overlap) = overlap::overlap(&listeners, admin_listen, shard_count) {
-            errors.push(ConfigError::Overlap { place: reader.place("listeners"), overlap });
+        let among = listeners.iter().map(|placed| &placed.listener);
+        if let Some((second, overlap)) = overlap::find_overlap(among, admin_listen, shard_count) {
+            let place = listeners.get(second).map(|placed| placed.place.clone());
+            let place = place.unwrap_or_else(|| reader.place("admin.listen"));
+            errors.push(ConfigError::Overlap { place, overlap });
         }
         if !errors.is_empty() {
             return Err(ConfigErrors::new(errors));
         }
-        let config = reader.config(listeners, peer_listen, admin_listen, warnings);
-        Ok(Self { address_limits, ..config })
+        let listeners = listeners.into_iter().map(|placed| placed.listener).collect();
+        Ok(reader.config(listeners, address_limits, peer_listen, admin_listen, warnings))
     }
 
     /// Puts addresses in the place of the hosts that are named where a node needs addresses. `lookup` may take its time: before
@@ -211,7 +214,8 @@ impl Config {
     /// Addresses that would be the same on a node of so many data cores: `shards` may leave their number to the machine.
     #[must_use]
     pub fn overlap(&self, shard_count: u16) -> Option<Overlap> {
-        overlap::overlap(&self.listeners, self.admin_listen, shard_count)
+        let found = overlap::find_overlap(self.listeners.iter(), self.admin_listen, shard_count);
+        found.map(|(_, overlap)| overlap)
     }
 
     /// The options as DescribeConfigs and the topics' defaults see them: ours, and Kafka's where we have none of our own.
@@ -362,6 +366,7 @@ impl SettingReader<'_> {
     fn config(
         &self,
         listeners: Vec<ListenerConfig>,
+        address_limits: AddressLimits,
         peer_listen: Option<SocketAddr>,
         admin_listen: Option<SocketAddr>,
         warnings: Vec<String>,
@@ -379,7 +384,7 @@ impl SettingReader<'_> {
             request_bytes_max: self.sure("socket.request.max.bytes"),
             connections_max: self.sure("max.connections"),
             connections_per_address_max: self.sure("max.connections.per.ip"),
-            address_limits: AddressLimits::default(),
+            address_limits,
             connection_handover_after: self
                 .number("connections.handover.requests")
                 .filter(|count| *count > 0),

@@ -729,10 +729,17 @@ fn config_check_refuses_what_serve_would_refuse() {
         assert!(said.contains(expected), "{text}: {said}");
         let mut serve = corelog();
         let data_dir = data_dir.join("data");
-        let served = serve.args(["serve", "--config"]).arg(&file).arg("-d").arg(data_dir).output();
+        let served = serve.args(["serve", "--config"]).arg(&file).arg("-d").arg(&data_dir).output();
         assert_eq!(served.unwrap().status.code(), Some(2), "{text}");
+        assert!(!data_dir.exists(), "{text}: what is refused touches nothing");
     };
     check("trace.filter = \"infos\"", "corelog.toml:1: trace.filter = infos: must be a level");
+    // Reserved: nobody's resolver may have an address for it (RFC 6761).
+    let nowhere = "max.connections.per.ip.overrides = \"nowhere.invalid:5\"\n";
+    check(
+        nowhere,
+        "corelog.toml:1: max.connections.per.ip.overrides = nowhere.invalid: cannot be resolved",
+    );
     // The first data core has the port of the one listener, and every machine has a first.
     let overlap = "[[listeners]]\nname = \"A\"\nbind = \"127.0.0.1:19000\"\nadvertise = \"core\"\n\
                    [[listeners]]\nname = \"B\"\nbind = \"127.0.0.1:19001\"\n";

@@ -64,8 +64,12 @@ fn hint_of(name: &str, message: &str) -> &'static str {
     if message.contains("must be quoted") {
         return "; the file is TOML: a string stands in quotes, key = \"value\"";
     }
-    if message.contains("extend value") || message.contains("duplicate key") {
+    if message.contains("extend value") {
         return "; a key that another key begins with must be quoted: \"max.connections\" = 100";
+    }
+    if message.contains("duplicate key") {
+        return "; the same key or table stands further up: keep one of them; or a key there begins with this one, which must \
+                then be quoted: \"max.connections\" = 100";
     }
     ""
 }

@@ -3,7 +3,7 @@
 //! Owns both spellings, Kafka's `NAME://HOST:PORT` lists and `[[listeners]]`. Names are never resolved here: binding needs an
 //! address.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
@@ -97,12 +97,18 @@ impl ListenerTable {
     }
 }
 
+/// A listener and where it was set.
+pub(super) struct PlacedListener {
+    pub(super) listener: ListenerConfig,
+    pub(super) place: Place,
+}
+
 /// Every listener, checked; what is wrong is reported and left out.
 pub(super) fn resolve_listeners(
     collected: &Collected,
     errors: &mut Vec<ConfigError>,
     warnings: &mut Vec<String>,
-) -> Vec<ListenerConfig> {
+) -> Vec<PlacedListener> {
     let text_of = |key: &str| collected.settings.get(key).and_then(|it| it.value.as_deref());
     let place_of = |key: &str| {
         collected.settings.get(key).map_or(Place::Default, |setting| setting.place.clone())
@@ -121,6 +127,7 @@ pub(super) fn resolve_listeners(
         let read = tables.iter().filter_map(|table| from_table(table, advertise, errors));
         (read.collect(), tables.len())
     };
+    leave_named(&mut listeners, errors);
     let is_whole = errors.len() == count_before && listeners.len() == count;
     if !(1..=LISTENERS_MAX).contains(&count) {
         let (listener, problem) = ("listeners".to_owned(), ListenerProblem::Count);
@@ -129,14 +136,14 @@ pub(super) fn resolve_listeners(
     let advertised = text_of("advertised.listeners").unwrap_or_default();
     let advertised_place = place_of("advertised.listeners");
     apply_advertised(advertised, &advertised_place, &mut listeners, is_whole, errors);
-    check_names(&listeners, &place, errors);
-    warnings.extend(listeners.iter().filter_map(warning_of));
+    warnings.extend(listeners.iter().filter_map(|placed| warning_of(&placed.listener)));
     listeners
 }
 
 /// Puts what `[[listeners]]` advertise where it is shown and described: into `advertised.listeners`.
-pub(super) fn note_advertised(collected: &mut Collected, listeners: &[ListenerConfig]) {
-    let told: Vec<String> = listeners.iter().filter_map(ListenerConfig::advertised_text).collect();
+pub(super) fn note_advertised(collected: &mut Collected, listeners: &[PlacedListener]) {
+    let told = listeners.iter().filter_map(|placed| placed.listener.advertised_text());
+    let told: Vec<String> = told.collect();
     if collected.listener_tables.is_empty() || told.is_empty() {
         return;
     }
@@ -154,7 +161,7 @@ fn from_list(
     place: &Place,
     advertise: Advertise,
     errors: &mut Vec<ConfigError>,
-) -> Vec<ListenerConfig> {
+) -> Vec<PlacedListener> {
     let mut listeners = Vec::new();
     for item in list_items(text) {
         let (name, address) = item.split_once("://").unwrap_or((NAME_DEFAULT, item));
@@ -162,7 +169,8 @@ fn from_list(
         match parse_bind(address) {
             Ok(bind) => {
                 let name = name.to_owned();
-                listeners.push(ListenerConfig { name, bind, advertised: None, advertise });
+                let listener = ListenerConfig { name, bind, advertised: None, advertise };
+                listeners.push(PlacedListener { listener, place });
             }
             Err(problem) => {
                 let (key, value) = ("listeners".to_owned(), excerpt(item));
@@ -177,7 +185,7 @@ fn from_table(
     table: &ListenerTable,
     advertise_default: Advertise,
     errors: &mut Vec<ConfigError>,
-) -> Option<ListenerConfig> {
+) -> Option<PlacedListener> {
     let before = errors.len();
     let name = table.field("name").unwrap_or(NAME_DEFAULT).to_owned();
     let mut refuse = |place: Place, problem| {
@@ -216,13 +224,14 @@ fn from_table(
     }
     let bind = bind.and_then(|(_, address)| address.ok())?;
     let advertised = advertised.and_then(|(_, told)| told.ok());
-    Some(ListenerConfig { name, bind, advertised, advertise })
+    let listener = ListenerConfig { name, bind, advertised, advertise };
+    Some(PlacedListener { listener, place: table.place_of("name") })
 }
 
 fn apply_advertised(
     text: &str,
     place: &Place,
-    listeners: &mut [ListenerConfig],
+    listeners: &mut [PlacedListener],
     is_whole: bool,
     errors: &mut Vec<ConfigError>,
 ) {
@@ -237,8 +246,8 @@ fn apply_advertised(
                 continue;
             }
         };
-        match listeners.iter_mut().find(|listener| listener.name == name) {
-            Some(listener) => listener.advertised = Some(told),
+        match listeners.iter_mut().find(|placed| placed.listener.name == name) {
+            Some(placed) => placed.listener.advertised = Some(told),
             // A listener that could not be read is reported already.
             None if !is_whole => {}
             None => {
@@ -252,29 +261,30 @@ fn apply_advertised(
 /// In Kafka these names mean their protocol unless a map says otherwise.
 const SECURE_NAMES: [&str; 3] = ["SSL", "SASL_SSL", "SASL_PLAINTEXT"];
 
-fn check_names(listeners: &[ListenerConfig], place: &Place, errors: &mut Vec<ConfigError>) {
-    const NAME_BYTES_MAX: usize = 64;
-    let mut seen: Vec<&str> = Vec::new();
-    for listener in listeners {
+/// Leaves those with a name that can be told to clients, each name once.
+fn leave_named(listeners: &mut Vec<PlacedListener>, errors: &mut Vec<ConfigError>) {
+    let mut seen: BTreeSet<String> = BTreeSet::new();
+    listeners.retain(|PlacedListener { listener, place }| {
         let name = listener.name.as_str();
-        let is_legal = (1..=NAME_BYTES_MAX).contains(&name.len())
-            && name.chars().all(|each| each.is_ascii_alphanumeric() || "_-.".contains(each));
-        let problem = if seen.contains(&name) {
-            ListenerProblem::NameTwice
-        } else if !is_legal {
+        let problem = if !is_legal_name(name) {
             ListenerProblem::Name
         } else if SECURE_NAMES.iter().any(|secure| name.eq_ignore_ascii_case(secure)) {
             ListenerProblem::SecureName
+        } else if !seen.insert(name.to_owned()) {
+            ListenerProblem::NameTwice
         } else {
-            seen.push(name);
-            continue;
+            return true;
         };
-        errors.push(ConfigError::Listener {
-            place: place.clone(),
-            listener: excerpt(name),
-            problem,
-        });
-    }
+        let (place, listener) = (place.clone(), excerpt(name));
+        errors.push(ConfigError::Listener { place, listener, problem });
+        false
+    });
+}
+
+fn is_legal_name(name: &str) -> bool {
+    const NAME_BYTES_MAX: usize = 64;
+    (1..=NAME_BYTES_MAX).contains(&name.len())
+        && name.chars().all(|each| each.is_ascii_alphanumeric() || "_-.".contains(each))
 }
 
 /// P58: the most repeated failure of newcomers is an address that only the node itself can reach.

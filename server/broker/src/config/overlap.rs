@@ -62,14 +62,14 @@ impl Taken {
     }
 }
 
-/// The first two addresses that overlap, on a node of so many data cores.
-pub(super) fn overlap(
-    listeners: &[ListenerConfig],
+/// The first two addresses that overlap, on a node of so many data cores, with the second one's index: the listeners', and after
+/// them the admin server's.
+pub(super) fn find_overlap<'a>(
+    listeners: impl Iterator<Item = &'a ListenerConfig>,
     admin: Option<SocketAddr>,
     shard_count: u16,
-) -> Option<Overlap> {
-    let mut taken: Vec<Taken> = Vec::with_capacity(listeners.len() + 1);
-    let of_clients = listeners.iter().map(|listener| Taken {
+) -> Option<(usize, Overlap)> {
+    let of_clients = listeners.map(|listener| Taken {
         name: format!("listener {}", listener.name),
         address: listener.bind,
         count: match listener.advertise {
@@ -79,9 +79,10 @@ pub(super) fn overlap(
     });
     let of_admin =
         admin.map(|address| Taken { name: "admin.listen".to_owned(), address, count: 1 });
-    for next in of_clients.chain(of_admin) {
+    let mut taken: Vec<Taken> = Vec::new();
+    for (index, next) in of_clients.chain(of_admin).enumerate() {
         if let Some(found) = taken.iter().find_map(|before| before.overlap(&next)) {
-            return Some(found);
+            return Some((index, found));
         }
         taken.push(next);
     }
@@ -103,8 +104,12 @@ mod tests {
             let [first, second] = binds;
             let listeners =
                 [listener("A", first, advertise), listener("B", second, Advertise::Node)];
-            let found = overlap(&listeners, None, 4);
-            assert_eq!(found.map(|found| found.port), expected, "{binds:?} {advertise:?}");
+            let found = find_overlap(listeners.iter(), None, 4);
+            assert_eq!(
+                found.map(|(second, found)| (second, found.port)),
+                expected.map(|port| (1, port)),
+                "{binds:?} {advertise:?}"
+            );
         };
         let (node, core) = (Advertise::Node, Advertise::Core);
         check(["127.0.0.1:9092", "127.0.0.1:9092"], node, Some(9092));
@@ -124,7 +129,8 @@ mod tests {
     #[test]
     fn an_overlap_is_told_with_both_names_and_the_port() {
         let listeners = [listener("CORES", "0.0.0.0:9898", Advertise::Core)];
-        let found = overlap(&listeners, Some("127.0.0.1:9901".parse().unwrap()), 4).unwrap();
+        let admin = Some("127.0.0.1:9901".parse().unwrap());
+        let (_, found) = find_overlap(listeners.iter(), admin, 4).unwrap();
         let said = found.to_string();
         assert!(
             said.starts_with("listener CORES and admin.listen: both would listen on port 9901")

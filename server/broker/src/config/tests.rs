@@ -485,6 +485,34 @@ fn bad_listeners_are_refused() {
 }
 
 #[test]
+fn of_two_listeners_the_second_is_told_where_it_stands_and_only_once() {
+    let text = |names: [&str; 2]| {
+        let [first, second] = names;
+        format!(
+            "[[listeners]]\nname = \"{first}\"\nbind = \":9092\"\n\n\
+             [[listeners]]\nbind = \"127.0.0.1:9092\"\nname = \"{second}\"\n"
+        )
+    };
+    let name = "a name has 1 to 64 letters, digits, '_', '-' or '.'";
+    for (names, expected) in [
+        (["A", "A"], "7: listener A: the name stands twice".to_owned()),
+        (["A", "B C"], format!("7: listener B C: {name}")),
+        (["\\u0012A", "B"], format!("2: listener ?A: {name}")),
+    ] {
+        assert_eq!(refused(&file(&text(names))), [format!("corelog.toml:{expected}")]);
+    }
+    let overlap = refused(&file(&text(["A", "B"])));
+    assert_eq!(overlap.len(), 1, "{overlap:?}");
+    let said = "corelog.toml:7: listener A and listener B: both would listen on port 9092";
+    assert!(overlap[0].starts_with(said), "{overlap:?}");
+    let admin = refused(&file("listeners = \":9\"\n\"admin.listen\" = \"127.0.0.1:9\""));
+    assert!(
+        admin[0].starts_with("corelog.toml:2: listener PLAINTEXT and admin.listen"),
+        "{admin:?}"
+    );
+}
+
+#[test]
 fn describe_configs_finds_every_option_of_kafkas_and_of_ours() {
     let config = Config::load(&sets(&["log.segment.bytes=2000000", "log.dirs=/x"])).unwrap();
     let configs = config.broker_configs();

@@ -269,10 +269,9 @@ fn check(args: &CheckArgs) -> Outcome {
         environment: environment.collect(),
         ..Sources::default()
     };
-    let config = Config::load(&sources).map_err(|errors| failure_of(&errors))?;
-    if let Some(refusal) = super::serve::refusal_here(&config) {
-        let failure = Failure::new(Exit::Refused, format!("{name}: {refusal}"));
-        return Err(failure.advise("move one of the two, or set shards"));
+    let mut config = Config::load(&sources).map_err(|errors| failure_of(&errors))?;
+    if let Some(refusal) = super::serve::refusal_here(&mut config) {
+        return Err(Failure::new(Exit::Refused, refusal));
     }
     let set = config.settings.iter().filter_map(|(key, setting)| {
         let is_set = setting.place != broker::config::Place::Default;

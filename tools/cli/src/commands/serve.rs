@@ -129,7 +129,12 @@ fn serve(mut config: Config, began: Instant) -> ExitReason {
         spin: config.io_spin,
         ..NodeOptions::new(&config.data_dir)
     };
-    // The directory first: of two nodes on one, the second would find the ports taken too, and that says less.
+    let shard_count = shard_count_here(options.shards);
+    if let Some(refusal) = refusal_here(&mut config) {
+        eprintln!("corelog: {refusal}");
+        return ExitReason::Config;
+    }
+    // Before the ports: of two nodes on one directory, the second would find them taken too, and that says less.
     let claim = match node::claim(&options) {
         Ok(claim) => claim,
         Err(error) => {
@@ -137,15 +142,6 @@ fn serve(mut config: Config, began: Instant) -> ExitReason {
             return error.reason();
         }
     };
-    if let Err(error) = config.resolve_hosts(addresses_of) {
-        eprintln!("corelog: {error}");
-        return ExitReason::Config;
-    }
-    let shard_count = shard_count_here(options.shards);
-    if let Some(overlap) = config.overlap(shard_count) {
-        eprintln!("corelog: {overlap} (with {shard_count} data cores)");
-        return ExitReason::Config;
-    }
     // Held until the node ends: cores share their ports by SO_REUSEPORT, which would let another node share them too.
     let _reserved = match reserve_addresses(&mut config, shard_count) {
         Ok(reserved) => reserved,
@@ -194,12 +190,18 @@ fn shard_count_here(shards: ShardCount) -> u16 {
     u16::try_from(shard_count).unwrap_or(node::SHARD_COUNT_MAX)
 }
 
-/// What a start on this machine would refuse, though the configuration contradicts itself on no other: two addresses that
-/// are the same with so many data cores.
-pub(crate) fn refusal_here(config: &Config) -> Option<String> {
+/// What a start on this machine refuses, though the configuration does not contradict itself: hosts that cannot be resolved
+/// here, and two addresses that are the same with as many data cores as there are here. Puts the hosts' addresses in.
+pub(crate) fn refusal_here(config: &mut Config) -> Option<String> {
+    if let Err(error) = config.resolve_hosts(addresses_of) {
+        return Some(error.to_string());
+    }
     let shard_count = shard_count_here(shards_of(config));
     let overlap = config.overlap(shard_count)?;
-    Some(format!("{overlap} (with {shard_count} data cores, as on this machine)"))
+    let place = &config.settings.get("listeners")?.place;
+    Some(format!(
+        "{place}: {overlap} (with {shard_count} data cores, as on this machine): move one of the two, or set shards"
+    ))
 }
 
 /// Takes every address that this node will listen on; from here on port 0 is the port it became.
