@@ -4,7 +4,6 @@ use std::cell::RefCell;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use record::Offset;
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
 use wire::fetch::FetchRequest;
 use wire::metadata::{MetadataRequest, MetadataResponse};
@@ -320,33 +319,6 @@ fn a_long_poll_ends_where_others_wait_for_what_its_client_holds() {
     let begun = Instant::now();
     assert!(fetched(&greedy.receive(12).unwrap()).records.inline().is_empty());
     assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
-}
-
-/// Who leaves while waiting leaves nothing behind: neither a socket, nor a request that takes effect long after.
-#[test]
-fn a_client_that_leaves_while_it_waits_for_memory_is_not_kept() {
-    let node = Node::start(1, &["request.memory.bytes=1048576"]);
-    let mut client = node.connect();
-    let topic = Topic::create(&mut client, 1);
-    let size = (99_u32 << 20).to_be_bytes();
-    let mut slow = node.connect();
-    slow.send_bytes(&[size.as_slice(), &frame(0, 9, &[0; 100_000])[4..]].concat());
-    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes > 1 << 20);
-
-    let mut leaving = node.connect();
-    leaving.send(9, &produce_of(&topic, &[(0, &plain(100_000))]));
-    node.wait_for_metric("corelog_request_memory_waiters", |waiters| waiters > 0);
-    drop(leaving);
-    let slow = RefCell::new(slow);
-    node.wait_for_metric("corelog_connections", |count| {
-        // Fast enough to be waited for.
-        slow.borrow_mut().send_bytes(&[0; 4096]);
-        count == 2
-    });
-    drop(slow);
-    node.wait_for_metric("corelog_request_memory_bytes", |bytes| bytes == 0);
-    let end = client.call(7, &list_of(&topic, &[(0, -1)]));
-    assert_eq!(listed(&end)[0].offset, Offset(0), "it was never appended");
 }
 
 /// P72 for answers: readers that take theirs slowly leave the others one batch at a time, and nobody nothing.

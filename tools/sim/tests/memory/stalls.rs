@@ -100,6 +100,39 @@ fn a_partition_whose_disk_stands_still_stops_no_other_and_appends_nothing_too_la
     });
 }
 
+/// Who leaves while waiting leaves nothing behind that takes effect later.
+#[test]
+fn a_request_that_waits_for_memory_ends_with_its_client() {
+    World::run(|world| async move {
+        let node = Node::start(&world, 1, &["request.memory.bytes=1048576"]).await;
+        let topic = node.connect(0).create("orders", 2).await;
+        world.disk().hold("orders-0/");
+        let large = batch(LARGE_BYTES);
+        let mut filling = node.connect(0);
+        for _ in 0..FILLING {
+            let request = produce_of(topic, &[0], &large);
+            filling.send(VERSION, &ProduceRequest { acks: 0, ..request });
+        }
+        world.sleep(AT_ONCE).await;
+        // They wait for room in the log, and keep what they hold.
+        let mut holding: Vec<_> = (0..2).map(|_| node.connect(0)).collect();
+        holding.iter_mut().for_each(|client| client.send_batch(topic, 0, &large));
+        world.sleep(AT_ONCE).await;
+        let mut leaving = node.connect(0);
+        leaving.send_batch(topic, 1, &batch(100_000));
+        let early = world.within(AT_ONCE, leaving.hear()).await;
+        assert_eq!(early, None, "there is room for more than the bound");
+        drop(leaving);
+        world.sleep(Duration::from_secs(20)).await;
+        world.disk().release();
+        for client in &mut holding {
+            assert_eq!(client.produced().await.0, ErrorCode::None);
+        }
+        assert_eq!(node.connect(0).append(topic, 1, &batch(100)).await, (ErrorCode::None, 0));
+        node.stop().await;
+    });
+}
+
 #[test]
 fn an_append_that_waits_for_room_ends_with_its_client() {
     check_ends_with_its_client(0);
