@@ -308,9 +308,9 @@ pub(crate) const HANG_UP_ADVICE: &str = "a node closes at once what is beyond ma
     port, or the node is stopping";
 
 /// What to do about partitions whose log cannot be opened.
-pub(crate) const OFFLINE_ADVICE: &str = "the node's log says why (offline: ...): stop it, bring back from a copy what is missing \
-    or damaged (corelog log verify DIR names it) and start it again, or delete the topic where there is no copy; only a full \
-    disk passes by itself, with space (docs/operations.md, \"A partition is offline\")";
+pub(crate) const OFFLINE_ADVICE: &str = "the node's log says why (offline: ...): a full disk and a lack of file descriptors pass by \
+    themselves, once there is room; otherwise stop it, bring back from a copy what is missing or damaged (corelog log verify DIR \
+    names it) and start it again (docs/operations.md, \"A partition is offline\")";
 
 /// What to do where a connection ended in the middle.
 pub(crate) const BROKEN_ADVICE: &str = "see the node's log: it names the connection and why it was closed; if it does not, this is not \

@@ -126,7 +126,9 @@ impl Standing {
     ) -> Option<(String, String)> {
         let (_, table) = self.epochs.as_ref()?;
         // Of what lies below the log start, and only waits to be removed with its segment, the file says nothing any more.
-        let log_start = self.entry.map_or(Offset::ZERO, |entry| entry.log_start);
+        // In a copy of the directory alone it is the only one that knows the start.
+        let in_file = || table.entries().first().map_or(Offset::ZERO, |first| first.start_offset);
+        let log_start = self.entry.map_or_else(in_file, |entry| entry.log_start);
         if header.last_offset() < log_start {
             return None;
         }

@@ -261,3 +261,19 @@ fn damaged_snapshots_and_epochs_are_found() {
     assert_eq!(totals.problems, 2);
     assert!(said[0].contains(epochs) && said[1].contains(name), "{said:?}");
 }
+
+/// After `records delete` the epochs begin at the log start, which a copy of the directory alone tells nowhere else.
+#[test]
+fn batches_below_the_first_leader_epoch_of_a_copied_directory_are_no_problem() {
+    let check = |epochs: &str, problems: &[&str]| {
+        let epochs = ("t-0/leader-epoch-checkpoint", epochs.as_bytes().to_vec());
+        let (said, _) = verify(&[(LOG, segment(4).0), epochs]);
+        let said: Vec<&str> = said.iter().map(|line| line.split(": ").nth(1).unwrap()).collect();
+        assert_eq!(said, problems);
+    };
+    check("0\n1\n0 0\n", &[]);
+    check("0\n1\n0 14\n", &[]);
+    check("0\n1\n0 15\n", &[]);
+    check("0\n1\n3 14\n", &["epoch 3 for offset 14, its batch has 0"]);
+    check("0\n2\n0 0\n1 14\n", &["epoch 1 for offset 14, its batch has 0"]);
+}
