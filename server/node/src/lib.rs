@@ -43,8 +43,6 @@ pub use preflight::{
     DirectoryKind, MEMLOCK_BYTES_MIN, StartError, check_contents, check_directory, check_io_uring,
     check_memlock, raise_open_files, what_is_no_file,
 };
-pub use run::{
-    Claim, CoreContext, NodeOptions, claim, run, run_claimed, run_local, run_local_spinning,
-};
+pub use run::{Claim, CoreContext, NodeOptions, claim, run, run_claimed, run_local};
 pub use stop::{StopRequested, StopSignal};
 pub use topology::{SHARD_COUNT_MAX, ShardCount, cpus, placement};

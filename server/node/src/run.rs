@@ -201,15 +201,9 @@ where
 
 /// Runs one future on an executor of its own in this thread: client commands and tests.
 pub fn run_local<F: Future>(future: F) -> Result<F::Output, StartError> {
-    run_local_spinning(Duration::ZERO, future)
-}
-
-/// The same on an executor that looks for events this long before its thread sleeps: it wakes at once, for a CPU of its own.
-pub fn run_local_spinning<F: Future>(spin: Duration, future: F) -> Result<F::Output, StartError> {
     check_process()?;
     let builder = LocalExecutorBuilder::new(Placement::Unbound)
         .name("local")
-        .spin_before_park(spin)
         .io_memory(SMALL_IO_MEMORY_BYTES)
         .ring_depth(SMALL_RING_DEPTH);
     Ok(run_watched(&make_executor("local", builder)?, future))

@@ -375,8 +375,6 @@ fn conclude<P: Platform>(
         intervals: recorder.take_intervals(),
         broker: spans.broker_use(&measured),
         client: spans.client_use(&measured),
-        // The platform's affair: who chose it says so.
-        client_spins: false,
         audit,
     }
 }

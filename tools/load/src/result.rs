@@ -54,8 +54,6 @@ pub struct RunResult {
     pub broker: Option<ProcessUse>,
     /// What this client used.
     pub client: Option<ProcessUse>,
-    /// Whether the client kept its CPU awake: then its CPU time says nothing.
-    pub client_spins: bool,
     /// Whether what was acknowledged is there, or whether all that was read is whole and in order.
     pub audit: AuditReport,
 }

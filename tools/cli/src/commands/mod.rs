@@ -17,8 +17,8 @@ pub(crate) mod serve;
 pub(crate) mod topic;
 pub(crate) mod version;
 
+use std::future::Future;
 use std::path::Path;
-use std::time::Duration;
 
 use node::{CorePlatform, GlommioDisk};
 
@@ -48,17 +48,12 @@ pub(crate) fn run<T>(
     root: &Path,
     body: impl AsyncFnOnce(CorePlatform) -> Outcome<T>,
 ) -> Outcome<T> {
-    run_spinning(root, Duration::ZERO, body)
+    let platform = async { CorePlatform::new(GlommioDisk::new(root)) };
+    local(async { body(platform.await).await })
 }
 
-/// The same on an executor that looks for events so long before its thread sleeps.
-pub(crate) fn run_spinning<T>(
-    root: &Path,
-    spin: Duration,
-    body: impl AsyncFnOnce(CorePlatform) -> Outcome<T>,
-) -> Outcome<T> {
-    let platform = async { CorePlatform::new(GlommioDisk::new(root)) };
-    let ran = node::run_local_spinning(spin, async { body(platform.await).await });
+fn local<T>(future: impl Future<Output = Outcome<T>>) -> Outcome<T> {
+    let ran = node::run_local(future);
     ran.unwrap_or_else(|error| {
         let next =
             "io_uring must be allowed and the limit of locked memory (ulimit -l) 512 KiB at least";

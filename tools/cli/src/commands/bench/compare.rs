@@ -154,7 +154,6 @@ fn flat(result: &RunResult) -> Outcome<Vec<(String, Value)>> {
     })?;
     let mut fields = Vec::new();
     flatten("", &job, &mut fields);
-    fields.push(("client spins".to_owned(), result.client_spins.into()));
     fields.push(("partitions".to_owned(), result.partitions.into()));
     fields.push(("connections opened".to_owned(), result.connections.into()));
     Ok(fields)

@@ -162,10 +162,6 @@ pub(super) struct ToldArgs {
     /// Write the result as JSON, to be compared with others
     #[arg(long, value_name = "FILE")]
     pub(super) save: Option<PathBuf>,
-    /// Never let this client's CPU sleep: requests leave when they are due, and answers are taken when they come. Give it a CPU
-    /// that the broker does not use (--cpus); its CPU time says nothing then
-    #[arg(long)]
-    pub(super) spin: bool,
     /// Show no progress
     #[arg(short, long)]
     pub(super) quiet: bool,

@@ -58,8 +58,7 @@ impl Show for Report<'_> {
         }
         for (name, used) in [("broker", &result.broker), ("client", &result.client)] {
             if let Some(used) = used {
-                let spins = if name == "client" && result.client_spins { ", spinning" } else { "" };
-                line(name, format!("{}{spins}", process_line(used)))?;
+                line(name, process_line(used))?;
             }
         }
         for error in &result.errors {
@@ -240,7 +239,6 @@ pub(super) mod testing {
             intervals: vec![Interval::default()],
             broker: Some(ProcessUse { cpu_seconds_per_gb: Some(0.25), ..ProcessUse::default() }),
             client: None,
-            client_spins: false,
             audit: AuditReport {
                 has_passed: true,
                 is_complete: true,

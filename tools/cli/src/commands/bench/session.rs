@@ -21,8 +21,6 @@ use crate::output::{Format, Output};
 
 /// The least that Linux knows: 0 stands for its default.
 const TIMER_SLACK_NS: u64 = 1;
-/// Longer than any pause between two events of a run: its clock ticks every second.
-const SPIN: Duration = Duration::from_secs(2);
 
 /// What a run is told on the command line beside what it does.
 pub(super) struct Session<'a> {
@@ -48,11 +46,9 @@ pub(super) fn run(
     let stop = interrupt::watch()?;
     let save = session.told.save.as_deref().map(Save::open).transpose()?;
     let mut told = Told::new(session.told)?;
-    let spin = if session.told.spin { SPIN } else { Duration::ZERO };
-    let mut ran = crate::commands::run_spinning(Path::new("."), spin, async |platform| {
+    let ran = crate::commands::run(Path::new("."), async |platform| {
         body(&platform, &mut told, &stop).await.map_err(Failure::from)
     })?;
-    ran.result.client_spins = session.told.spin;
     let told = told.finish();
     let saved = save.map_or(Ok(()), |save| save.write(&ran));
     Output::new(session.format).show(&report::Report(&ran.result))?;
