@@ -7,8 +7,8 @@ use record::Offset;
 
 /// Bits of an entry that name the template; the others are the base offset.
 const TEMPLATE_BITS: u32 = 16;
-/// The largest base offset that fits.
-const OFFSET_MAX: i64 = (1 << (64 - TEMPLATE_BITS)) - 1;
+/// The largest base offset that fits: a log of a million records a second reaches it after nine years.
+pub(crate) const OFFSET_MAX: i64 = (1 << (64 - TEMPLATE_BITS)) - 1;
 
 /// A batch that was acknowledged. Ordered by base offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

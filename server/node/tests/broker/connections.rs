@@ -10,7 +10,7 @@ use wire::metadata::{MetadataRequest, MetadataResponse};
 use wire::produce::ProduceResponse;
 use wire::{Call, ErrorCode, Records, encode_request};
 
-use crate::support::{Client, Node, Topic, fetch_of, fetched, list_of, listed, plain, produce_of};
+use crate::support::{Client, Node, Topic, fetch_of, fetched, list_of, plain, produce_of};
 
 /// A frame of this key and version with a body of these bytes.
 fn frame(key: i16, version: i16, body: &[u8]) -> Vec<u8> {

@@ -26,6 +26,7 @@ use super::{HEAD_START, Shared, is_of_leadership};
 use crate::client::{Connection, Frames, check_number, place};
 use crate::error::LoadError;
 use crate::frame::{FrameIndex, FrameSet};
+use crate::ledger::OFFSET_MAX;
 use crate::recorder::{Sums, Times};
 use crate::schedule::Schedule;
 
@@ -308,7 +309,7 @@ impl<P: Platform> Lane<P> {
                 sums.errors += 1;
                 continue;
             }
-            if answer.base_offset.0 < 0 {
+            if !(0..=OFFSET_MAX).contains(&answer.base_offset.0) {
                 return Err(LoadError::Unplaced { place: place(), offset: answer.base_offset });
             }
             let position = self.route.frames.first_of(group) + within;

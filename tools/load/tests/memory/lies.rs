@@ -126,6 +126,13 @@ fn an_answer_that_names_a_partition_twice_or_another_one_ends_the_run() {
             }),
             "-0: a batch was acknowledged at offset -1",
         ),
+        (
+            // What the ledger could not hold would be looked for by nobody.
+            Lie::Produce(|response| {
+                response.responses[0].partition_responses[0].base_offset = Offset(1 << 48);
+            }),
+            "-0: a batch was acknowledged at offset 281474976710656",
+        ),
     ] {
         run_behind(lie, 2, move |ran| {
             let result = ran.unwrap();
