@@ -179,8 +179,6 @@ impl<P: Platform> Client<P> {
         partitions: Vec<ListOffsetsPartition>,
         survey: &mut Survey,
     ) -> Result<(), ClientError> {
-        // Where a log begins and ends is known without a read: what cannot be told of that is not open. A read may fail by itself.
-        let needs_no_read = partitions.iter().all(|asked| matches!(asked.timestamp, -2..=-1));
         let name = topic.name.as_str().into();
         let request = ListOffsetsRequest {
             replica_id: NodeId::NONE,
@@ -193,7 +191,7 @@ impl<P: Platform> Client<P> {
         let response: ListOffsetsResponse<'_> = answer.read()?;
         for partition in response.topics.iter().flat_map(|topic| &topic.partitions) {
             let (index, code) = (partition.partition_index, partition.error_code);
-            if code == ErrorCode::KafkaStorageError && needs_no_read {
+            if code == ErrorCode::KafkaStorageError {
                 survey.offline.insert(index, code);
                 continue;
             }
