@@ -98,6 +98,25 @@ pub struct Target {
     pub measured_from: Timestamp,
 }
 
+impl Target {
+    /// Of a run that begins with a warm-up of so long.
+    fn new(
+        topic: &str,
+        leaders: &[PartitionLeader],
+        connections: usize,
+        (now, warm_up): (Timestamp, Duration),
+    ) -> Self {
+        let until_measured = i64::try_from((HEAD_START + warm_up).as_millis());
+        Self {
+            topic: topic.to_owned(),
+            partitions: leaders.len(),
+            leaders: addresses(leaders),
+            connections,
+            measured_from: Timestamp(now.0.saturating_add(until_measured.unwrap_or(0))),
+        }
+    }
+}
+
 /// Who is told how a run goes.
 pub trait Observer {
     /// A topic is made and filled with so much, before the run begins.
@@ -152,13 +171,20 @@ pub async fn produce<P: Platform>(
     let mut admin = Admin::open(platform, &options.bootstrap, options.timeout).await?;
     let (topic, origin) = open_topic(platform, options, &mut admin).await?;
     let ran = on_topic(platform, options, &topic, origin, (&mut admin, observer), stop).await;
+    leave(&options.topic, topic, &mut admin, ran).await
+}
+
+/// Deletes the topic of a run that is over, if it is the run's own and the audit did not fail; what is left then.
+async fn leave<P: Platform>(
+    choice: &TopicChoice,
+    topic: String,
+    admin: &mut Admin<P>,
+    ran: Result<(RunResult, Option<LoadError>), LoadError>,
+) -> Result<Outcome, LoadError> {
     let has_passed = ran.as_ref().map_or(true, |(result, _)| result.audit.has_passed);
-    let is_ours = matches!(&options.topic, TopicChoice::Made { is_kept: false, .. });
-    let mut deletion = None;
-    if is_ours && has_passed {
-        deletion = delete(&mut admin, &topic).await.err();
-    }
-    let is_gone = is_ours && has_passed && deletion.is_none();
+    let goes = has_passed && matches!(choice, TopicChoice::Made { is_kept: false, .. });
+    let deletion = if goes { delete(admin, &topic).await.err() } else { None };
+    let is_gone = goes && deletion.is_none();
     let topic_left = (!is_gone).then_some(topic);
     let (result, failure) = ran?;
     Ok(Outcome { result, failure, topic_left, deletion })
@@ -237,14 +263,7 @@ async fn on_topic<P: Platform>(
     let lanes = open_lanes(&shared, options, &leaders).await?;
     let places = (leaders.as_slice(), starts.as_slice());
     let readers = tail::open(&shared, places, workload.consumers, options.timeout).await?;
-    let until_measured = i64::try_from((HEAD_START + workload.warm_up).as_millis());
-    let target = Target {
-        topic: topic.to_owned(),
-        partitions: leaders.len(),
-        leaders: addresses(&leaders),
-        connections: lanes.len(),
-        measured_from: Timestamp(platform.now().0.saturating_add(until_measured.unwrap_or(0))),
-    };
+    let target = Target::new(topic, &leaders, lanes.len(), (platform.now(), workload.warm_up));
     observer.started(&target);
     let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);
     let readers = tail::spawn(&shared, readers);

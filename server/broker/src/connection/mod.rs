@@ -202,6 +202,15 @@ async fn abandoned<P: Platform, M: Mesh<Message>>(reader: &P::Reader, shard: &Rc
     }
 }
 
+/// Ends as [`abandoned`] does, for want of a client.
+async fn deserted<P: Platform, M: Mesh<Message>, T>(
+    reader: &P::Reader,
+    shard: &Rc<Shard<P, M>>,
+) -> Result<T, EndReason> {
+    abandoned(reader, shard).await;
+    Err(EndReason::Closed)
+}
+
 /// Goes on with `work` while the connection is not given up; `None` where it was. Nothing is begun after that, or it would take
 /// effect without what came before it, which may be gone.
 async fn unless_given_up<T>(activity: &Activity, work: impl Future<Output = T>) -> Option<T> {
@@ -269,13 +278,9 @@ impl<P: Platform> Incoming<P> {
             }
             let room = async {
                 self.queue.room().await;
-                None
+                Ok(())
             };
-            let gone = async {
-                abandoned(&self.reader, shard).await;
-                Some(EndReason::Closed)
-            };
-            if let Some(reason) = or(room, gone).await {
+            if let Err(reason) = or(room, deserted(&self.reader, shard)).await {
                 return reason;
             }
             if self.activity.is_given_up() {
@@ -307,15 +312,11 @@ impl<P: Platform> Incoming<P> {
             let begun = unless_given_up(activity, begun).await;
             begun.ok_or_else(|| EndReason::given_up(activity))?.map_err(EndReason::Request)
         };
-        let gone = async {
-            abandoned(reader, shard).await;
-            Err(EndReason::Closed)
-        };
         let given_up = async {
             activity.given_up().await;
             Err(EndReason::given_up(activity))
         };
-        or(begin, or(given_up, gone)).await
+        or(begin, or(given_up, deserted(reader, shard))).await
     }
 
     /// Reads nothing more until every answer has been sent, or there is no point in it. Answers come in the order of the requests:
@@ -416,11 +417,8 @@ impl<P: Platform> Incoming<P> {
         counted: usize,
     ) -> Result<HeldMemory, EndReason> {
         let take = async { Ok(shard.request_memory().take(counted).await) };
-        let gone = async {
-            abandoned(&self.reader, shard).await;
-            Err(EndReason::Closed)
-        };
-        or(take, or(ended(&self.activity, shard.stopping()), gone)).await
+        let ended = ended(&self.activity, shard.stopping());
+        or(take, or(ended, deserted(&self.reader, shard))).await
     }
 
     async fn read_more<M: Mesh<Message>>(

@@ -82,21 +82,21 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
         let disk = &self.shared.disk;
         let directory = small_file::join(TOPICS_DIRECTORY, &identity.to_string());
         let path = small_file::join(&directory, PARTITION_METADATA_FILE);
-        let contents = directory::encode_partition_metadata(identity.topic_id);
-        let may_sync = self.shared.mutant.lacks(Rule::PreparedSyncedAgain)
-            || !self.half_made.borrow().contains(&identity.topic_partition());
-        let replaced = if self.shared.mutant.lacks(Rule::PreparedSyncedAgain) {
-            Err(DiskError::NoSpace)
-        } else {
-            small_file::replace(disk, &directory, PARTITION_METADATA_FILE, &contents).await
+        let sync = || async {
+            let file = disk.open(&path, OpenMode::Read).await?;
+            file.full_sync().await.map_err(DiskError::of_sync)
         };
-        match replaced {
-            Err(DiskError::NoSpace) if may_sync => {
-                let file = disk.open(&path, OpenMode::Read).await.at(&path)?;
-                file.full_sync().await.map_err(DiskError::of_sync).at(&path)?;
+        let is_half_made = self.half_made.borrow().contains(&identity.topic_partition());
+        let lasting = if self.shared.mutant.lacks(Rule::PreparedSyncedAgain) {
+            sync().await
+        } else {
+            let contents = directory::encode_partition_metadata(identity.topic_id);
+            match small_file::replace(disk, &directory, PARTITION_METADATA_FILE, &contents).await {
+                Err(DiskError::NoSpace) if !is_half_made => sync().await,
+                replaced => replaced,
             }
-            replaced => replaced.at(&path)?,
-        }
+        };
+        lasting.at(&path)?;
         disk.sync_dir(&directory).await.map_err(DiskError::of_sync).at(&directory)?;
         disk.sync_dir(TOPICS_DIRECTORY).await.map_err(DiskError::of_sync).at(TOPICS_DIRECTORY)
     }

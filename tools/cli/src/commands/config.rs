@@ -100,10 +100,10 @@ struct Explanation {
 }
 
 impl Explanation {
-    const fn changes(&self) -> &'static str {
-        match (self.dynamic, self.scope.as_bytes()) {
+    fn changes(&self) -> &'static str {
+        match (self.dynamic, self.scope) {
             (true, _) => "while the node runs",
-            (false, b"kafka") => "never: it has no effect",
+            (false, "kafka") => "never: it has no effect",
             (false, _) => "at the next start",
         }
     }

@@ -13,7 +13,7 @@ use wire::ErrorCode;
 
 use self::older::older_than;
 use crate::client::{
-    AutoCreate, Client, ClientError, Commit, ConfigOwner, CutShort, OffsetAt, Topic,
+    AutoCreate, Client, ClientError, Commit, ConfigOwner, CutShort, OffsetAt, Topic, listed,
 };
 use crate::commands::topic::chosen_partitions;
 use crate::commands::with_client;
@@ -219,18 +219,13 @@ fn rest(
 ) -> String {
     let left: Vec<&PartitionIndex> =
         chosen.iter().filter(|index| !starts.contains_key(index)).collect();
-    let listed: Vec<String> = left.iter().take(LISTED_MAX).map(ToString::to_string).collect();
-    let more = match left.len().saturating_sub(LISTED_MAX) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
     let what = match commit {
         Commit::Yes => "cut short",
         Commit::DryRun => "could be cut short",
     };
     let shown = if starts.is_empty() { "" } else { ", as shown" };
-    let (done, all, listed) = (starts.len(), chosen.len(), listed.join(", "));
-    format!("{what}: {done} of {all} partitions{shown}; not {listed}{more}")
+    let (done, all, left) = (starts.len(), chosen.len(), listed(&left));
+    format!("{what}: {done} of {all} partitions{shown}; not {left}")
 }
 
 /// What to say of partitions that hold records of which none has a time.

@@ -20,15 +20,15 @@ use broker::Platform;
 use broker::sync::{OnceReceiver, once};
 use commitlog::TaskClass;
 use futures_lite::future::or;
-use record::{PartitionIndex, Timestamp};
+use record::PartitionIndex;
 use wire::ApiKey;
 use wire::fetch::FetchResponse;
 
-use super::fetching::{self, FETCH_VERSION_MAX, FetchLimits};
-use super::run_core::{HEAD_START, Plan, RunCore, Spans};
+use super::fetching::{self, EMPTY_MAX, FETCH_VERSION_MAX, FetchLimits};
+use super::run_core::{Plan, RunCore, Spans};
 use super::{
-    Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, addresses, delete,
-    is_of_leadership, produce,
+    Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, addresses, is_of_leadership,
+    leave, produce,
 };
 use crate::address::Address;
 use crate::audit::{AuditReport, FindingKind};
@@ -42,9 +42,6 @@ use crate::recorder::{Sums, Times};
 use crate::result::{Job, RESULT_FORMAT, RunEnd, RunResult};
 use crate::stream::Stream;
 use crate::workload::{CONNECTIONS_MAX, Workload};
-
-/// Answers in a row that bring it no further, before a reader gives up.
-const EMPTY_MAX: u32 = 20;
 
 /// What a run needs to know beside what it reads.
 #[derive(Debug, Clone)]
@@ -84,16 +81,7 @@ pub async fn consume<P: Platform>(
     };
     let mut admin = Admin::open(platform, &options.bootstrap, options.timeout).await?;
     let ran = on_topic(platform, options, &topic, (&mut admin, observer), stop).await;
-    let has_passed = ran.as_ref().map_or(true, |(result, _)| result.audit.has_passed);
-    let is_ours = matches!(&options.topic, TopicChoice::Made { is_kept: false, .. });
-    let mut deletion = None;
-    if is_ours && has_passed {
-        deletion = delete(&mut admin, &topic).await.err();
-    }
-    let is_gone = is_ours && has_passed && deletion.is_none();
-    let topic_left = (!is_gone).then_some(topic);
-    let (result, failure) = ran?;
-    Ok(Outcome { result, failure, topic_left, deletion })
+    leave(&options.topic, topic, &mut admin, ran).await
 }
 
 /// Makes a topic and fills it; gives its name.
@@ -161,14 +149,7 @@ async fn on_topic<P: Platform>(
         readers_left: Cell::new(0),
     });
     let readers = open_readers(&shared, &leaders, &offsets).await?;
-    let until_measured = i64::try_from((HEAD_START + load.warm_up).as_millis());
-    let target = Target {
-        topic: topic.to_owned(),
-        partitions: leaders.len(),
-        leaders: addresses(&leaders),
-        connections: readers.len(),
-        measured_from: Timestamp(platform.now().0.saturating_add(until_measured.unwrap_or(0))),
-    };
+    let target = Target::new(topic, &leaders, readers.len(), (platform.now(), load.warm_up));
     observer.started(&target);
     let tasks = spawn(&shared, readers);
     let plan = Plan {
@@ -321,7 +302,8 @@ impl<P: Platform> Reader<P> {
         let sent = self.run.core.platform.monotonic();
         let load = &self.run.load;
         let limits = FetchLimits { bytes: load.fetch_bytes, partition_bytes: load.partition_bytes };
-        let request = fetching::request(&self.run.topic, &self.streams, limits);
+        let next = self.streams.iter().map(|stream| (stream.partition(), stream.next_offset()));
+        let request = fetching::request(&self.run.topic, next, limits);
         Ok(Some((self.connection.ask(self.version, &request).await?, sent)))
     }
 

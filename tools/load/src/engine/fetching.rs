@@ -2,15 +2,15 @@
 //!
 //! Owns their form: the last version that names topics, and no session, so that every request names what it asks for.
 
-use record::Offset;
+use record::{Offset, PartitionIndex};
 use wire::fetch::{FetchPartition, FetchRequest, FetchTopic};
-
-use crate::stream::Stream;
 
 /// Of Fetch: the last that names topics.
 pub(super) const FETCH_VERSION_MAX: i16 = 12;
 /// How long a broker may wait for a first record.
 const WAIT_MS: i32 = 500;
+/// Answers in a row that bring nothing new, before a reader gives up.
+pub(super) const EMPTY_MAX: u32 = 20;
 
 /// How much an answer may have.
 #[derive(Debug, Clone, Copy)]
@@ -21,17 +21,17 @@ pub(super) struct FetchLimits {
     pub(super) partition_bytes: u32,
 }
 
-/// What comes next of every stream that is not at its end.
-pub(super) fn request<'a>(
-    topic: &'a str,
-    streams: &[Stream],
+/// What comes next of each partition, by the offset to go on at; one without is at its end.
+pub(super) fn request(
+    topic: &str,
+    partitions: impl Iterator<Item = (PartitionIndex, Option<i64>)>,
     limits: FetchLimits,
-) -> FetchRequest<'a> {
+) -> FetchRequest<'_> {
     let bytes = |bytes: u32| i32::try_from(bytes).unwrap_or(i32::MAX);
-    let partitions = streams.iter().filter_map(|stream| {
+    let partitions = partitions.filter_map(|(partition, next_offset)| {
         Some(FetchPartition {
-            partition: stream.partition(),
-            fetch_offset: Offset(stream.next_offset()?),
+            partition,
+            fetch_offset: Offset(next_offset?),
             partition_max_bytes: bytes(limits.partition_bytes),
             ..FetchPartition::default()
         })

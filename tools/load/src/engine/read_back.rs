@@ -6,9 +6,10 @@
 use std::time::Duration;
 
 use broker::Platform;
-use record::{Offset, PartitionIndex};
-use wire::fetch::{FetchPartition, FetchRequest, FetchResponse, FetchTopic};
+use record::PartitionIndex;
+use wire::fetch::FetchResponse;
 
+use super::fetching::{self, EMPTY_MAX, FETCH_VERSION_MAX, FetchLimits};
 use super::{Observer, Shared};
 use crate::address::Address;
 use crate::audit::{AuditReport, FindingKind, PartitionAudit};
@@ -16,18 +17,10 @@ use crate::client::{Admin, LogPlace, PartitionLeader};
 use crate::error::LoadError;
 use crate::workload::Workload;
 
-/// Of Fetch: the last that names topics.
-const FETCH_VERSION_MAX: i16 = 12;
-/// Bytes of one answer.
-const ANSWER_BYTES: i32 = 16 << 20;
-/// Of them, for one partition; a larger batch comes all the same.
-const PARTITION_BYTES: i32 = 4 << 20;
+/// How much one answer may have.
+const LIMITS: FetchLimits = FetchLimits { bytes: 16 << 20, partition_bytes: 4 << 20 };
 /// Partitions asked for at once.
 const PARTITIONS_MAX: usize = 64;
-/// How long a broker may wait for what is there already.
-const WAIT_MS: i32 = 500;
-/// Answers in a row that bring nothing new, before a partition counts as unreadable.
-const EMPTY_MAX: u32 = 20;
 /// How long one answer may take.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 /// How long the end may stay behind what was acknowledged: with acks=leader replicas follow.
@@ -169,24 +162,8 @@ async fn fetch<P: Platform>(
     asked: &mut [&mut PartitionAudit],
     report: &mut AuditReport,
 ) -> Result<usize, LoadError> {
-    let partitions = asked.iter().filter_map(|partition| {
-        Some(FetchPartition {
-            partition: partition.partition(),
-            fetch_offset: Offset(partition.next_offset()?),
-            partition_max_bytes: PARTITION_BYTES,
-            ..FetchPartition::default()
-        })
-    });
-    let partitions = partitions.collect();
-    let topic =
-        FetchTopic { topic: run.topic.as_str().into(), partitions, ..FetchTopic::default() };
-    let request = FetchRequest {
-        max_wait_ms: WAIT_MS,
-        min_bytes: 1,
-        max_bytes: ANSWER_BYTES,
-        topics: vec![topic],
-        ..FetchRequest::default()
-    };
+    let next = asked.iter().map(|partition| (partition.partition(), partition.next_offset()));
+    let request = fetching::request(&run.topic, next, LIMITS);
     let connection = admin.leader(address).await?;
     let answer = connection.call(&request, FETCH_VERSION_MAX, ANSWER_TIME_MAX).await?;
     let response: FetchResponse<'_> = answer.read()?;

@@ -193,7 +193,8 @@ impl<P: Platform> Reader<P> {
         let run = Rc::clone(&self.run);
         loop {
             let asked_at = run.core.platform.monotonic();
-            let request = fetching::request(&run.topic, &self.streams, LIMITS);
+            let next = self.streams.iter().map(|stream| (stream.partition(), stream.next_offset()));
+            let request = fetching::request(&run.topic, next, LIMITS);
             let exchange = async {
                 let asked = self.connection.ask(self.version, &request).await?;
                 self.connection.answer_to(asked).await
