@@ -21,6 +21,7 @@ use crate::control::{Changed, TopicCreation, TopicDeletion};
 use crate::drivers::metadata_log::MetadataLogError;
 use crate::handover::Handover;
 use crate::metrics::Snapshot;
+use crate::metrics::partitions::PartitionTraffic;
 use crate::node_state::NodeState;
 use crate::refusal::{
     DeleteRecordsRefusal, DescribeProducersRefusal, FetchRefusal, ListOffsetsRefusal,
@@ -428,6 +429,11 @@ pub enum Request {
     Apply(ImageChange),
     /// Report the counters.
     Metrics,
+    /// Report the partitions of this core that move most.
+    PartitionTraffic {
+        /// So many at most.
+        count_max: usize,
+    },
     /// Take nothing new and finish what is under way; other cores are still served.
     Drain,
     /// Close the logs: every core has drained.
@@ -480,6 +486,8 @@ pub enum Reply {
     NotSettled,
     /// To [`Request::Metrics`].
     Metrics(Box<Snapshot>),
+    /// To [`Request::PartitionTraffic`], the busiest first.
+    PartitionTraffic(Vec<PartitionTraffic>),
     /// To any request: it was not done, or not wholly. A bug ended its service, which a metric tells of, or the disk failed; the log
     /// says which.
     Failed,

@@ -65,11 +65,13 @@ pub enum Verdict {
     Denied,
 }
 
-/// When one request went through its stages. There is one so far: the others come with the histograms of stages.
+/// When one request went through its stages: where the next one is measured from.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stages {
     /// Monotonic time when the frame was complete.
     pub received: Duration,
+    /// Monotonic time when its batches had their places, of a Produce that waits for more.
+    pub appended: Option<Duration>,
 }
 
 /// What a handler knows about the request besides its bytes.

@@ -365,6 +365,16 @@ impl<P: Platform, M: Mesh<Message>> Caller<P, M> {
         }
     }
 
+    /// Work that other cores were asked to do and have not answered.
+    pub(crate) fn work_under_way(&self) -> usize {
+        let under_way = self.calls.under_way.borrow();
+        under_way
+            .iter()
+            .filter(|((_, kind), _)| *kind == CallKind::Work)
+            .map(|(_, count)| count)
+            .sum()
+    }
+
     /// Messages that had to wait because a queue was full.
     pub fn full_count(&self) -> u64 {
         self.calls.full_count.get()

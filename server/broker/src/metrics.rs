@@ -10,7 +10,9 @@
 
 pub mod docs;
 mod histogram;
+pub mod partitions;
 mod render;
+mod stages;
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -18,6 +20,7 @@ use std::time::Duration;
 
 pub use histogram::{BUCKET_BOUNDS_US, Histogram};
 pub use render::{NodeFacts, SeriesNames, render};
+pub use stages::{STAGE_BOUNDS_COUNT, Stage, StageTimes};
 
 /// Series of requests that one core keeps; more are counted together as "other".
 pub const REQUEST_SERIES_MAX: usize = 4_096;
@@ -187,6 +190,7 @@ macro_rules! scalar_metrics {
             $(#[doc = $help] pub $field: $kind,)*
             requests: RefCell<BTreeMap<RequestKey, u64>>,
             latencies: RefCell<BTreeMap<i16, Histogram>>,
+            stages: RefCell<StageTimes>,
         }
 
         /// The metrics that are one number a core, in the order of a snapshot's values.
@@ -217,8 +221,8 @@ const fn labels_of(merge: Merge) -> &'static [&'static str] {
 }
 
 scalar_metrics! {
-    Counter appended_batches = "corelog_appended_batches_total", Count, Sum, "Record batches appended.";
-    Counter appended_bytes = "corelog_appended_bytes_total", Bytes, Sum, "Bytes of record batches appended.";
+    Counter appended_batches = "corelog_appended_batches_total", Count, PerCore, "Record batches appended.";
+    Counter appended_bytes = "corelog_appended_bytes_total", Bytes, PerCore, "Bytes of record batches appended.";
     Counter appended_records = "corelog_appended_records_total", Count, Sum, "Records appended.";
     Counter connections_accepted = "corelog_connections_accepted_total", Count, Sum, "Connections accepted.";
     Gauge connections = "corelog_connections", Count, PerCore, "Connections open now.";
@@ -229,6 +233,7 @@ scalar_metrics! {
     Counter connections_stalled = "corelog_connections_stalled_total", Count, Sum, "Connections closed because the client did not take its answers within connections.send.timeout.ms, or within 30 seconds in all while others waited for the memory that it held.";
     Counter connections_violating = "corelog_connections_violating_total", Count, Sum, "Connections closed because their bytes are no request that is served here.";
     Counter busy = "corelog_core_busy_seconds_total", Seconds, PerCore, "Time that the core has spent working.";
+    Counter core_requests = "corelog_core_requests_total", Count, PerCore, "Requests answered by the core; the same that corelog_requests_total tells apart by API, version and error.";
     Counter running = "corelog_core_running_seconds_total", Seconds, PerCore, "Time since the core started.";
     Gauge damaged_ranges = "corelog_damaged_ranges", Count, Sum, "Ranges of a log that are damaged below the checkpoint; a fetch inside one answers CORRUPT_MESSAGE.";
     Gauge disk_below_floor = "corelog_disk_below_floor", Count, PerCore, "1 while free disk space is below disk.floor.bytes and produce requests are refused.";
@@ -239,23 +244,24 @@ scalar_metrics! {
     Counter fetch_session_evictions = "corelog_fetch_session_evictions_total", Count, Sum, "Fetch sessions that were closed to make room for another; clients of such sessions start again with a full fetch.";
     Gauge fetch_session_partitions = "corelog_fetch_session_partitions", Count, PerCore, "Partitions of all fetch sessions.";
     Gauge fetch_sessions = "corelog_fetch_sessions", Count, PerCore, "Fetch sessions, see max.incremental.fetch.session.cache.slots.";
-    Counter fetched_bytes = "corelog_fetched_bytes_total", Bytes, Sum, "Bytes of record batches sent to consumers.";
+    Counter fetched_bytes = "corelog_fetched_bytes_total", Bytes, PerCore, "Bytes of record batches sent to consumers.";
     Counter fetches_incremental = "corelog_fetches_incremental_total", Count, Sum, "Fetch requests that went on in a session.";
-    Gauge fetches_parked = "corelog_fetches_parked", Count, Sum, "Fetch requests that wait for records.";
-    Counter forwarded_requests = "corelog_forwarded_requests_total", Count, Sum, "Sub-requests sent to the core that owns their partition.";
+    Gauge fetches_parked = "corelog_fetches_parked", Count, PerCore, "Fetch requests that wait for records.";
+    Counter forwarded_requests = "corelog_forwarded_requests_total", Count, PerCore, "Sub-requests sent to the core that owns their partition.";
     Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs of segments that the disk refused.";
     Gauge logs_failed = "corelog_logs_failed", Count, Sum, "Logs that are read-only or offline after a disk error.";
     Counter logs_resumed = "corelog_logs_resumed_total", Count, Sum, "Logs that stopped for want of disk space or file descriptors and take records again.";
     Gauge logs_stalled = "corelog_logs_stalled", Count, Sum, "Logs whose records have waited for five seconds for a disk that stands still.";
-    Counter mesh_full = "corelog_mesh_full_total", Count, Sum, "Messages that had to wait because a queue between two cores was full.";
+    Gauge mesh_calls = "corelog_mesh_calls", Count, PerCore, "Calls of the core to other cores that have not been answered, waiting fetches left out.";
+    Counter mesh_full = "corelog_mesh_full_total", Count, PerCore, "Messages that had to wait because a queue between two cores was full.";
     Counter panics = "corelog_panics_total", Count, Sum, "Panics that closed one connection or task.";
     Gauge partitions = "corelog_partitions", Count, PerCore, "Partitions that the core owns.";
-    Gauge produces_waiting = "corelog_produces_waiting", Count, Sum, "Produced batches that wait for their acknowledgement.";
+    Gauge produces_waiting = "corelog_produces_waiting", Count, PerCore, "Produced batches that wait for their acknowledgement.";
     Gauge producers = "corelog_producers", Count, Sum, "Idempotent producers remembered, counted once a partition.";
     Gauge read_cache_bytes = "corelog_read_cache_bytes", Bytes, PerCore, "Memory of what was read from disk.";
-    Counter disk_read_bytes = "corelog_disk_read_bytes_total", Bytes, Sum, "Bytes read from log files.";
-    Counter disk_reads = "corelog_disk_reads_total", Count, Sum, "Reads of log files.";
-    Counter received_bytes = "corelog_received_bytes_total", Bytes, Sum, "Bytes received from clients.";
+    Counter disk_read_bytes = "corelog_disk_read_bytes_total", Bytes, PerCore, "Bytes read from log files.";
+    Counter disk_reads = "corelog_disk_reads_total", Count, PerCore, "Reads of log files.";
+    Counter received_bytes = "corelog_received_bytes_total", Bytes, PerCore, "Bytes received from clients.";
     Gauge request_memory_bytes = "corelog_request_memory_bytes", Bytes, PerCore, "Memory of requests above 16 KiB that are arriving or not answered, with what they may become.";
     Gauge request_memory_waiters = "corelog_request_memory_waiters", Count, PerCore, "Connections that are not read because there is no room for their next request.";
     Counter removed_bytes = "corelog_removed_bytes_total", Bytes, Sum, "Bytes of record batches in segments that were removed.";
@@ -265,13 +271,13 @@ scalar_metrics! {
     Counter segments_removed_by_age = "corelog_segments_removed_by_age_total", Count, Sum, "Segments removed because their newest record was older than retention.ms.";
     Counter segments_removed_by_request = "corelog_segments_removed_by_request_total", Count, Sum, "Segments removed because they lay below a log start that DeleteRecords moved.";
     Counter segments_removed_by_size = "corelog_segments_removed_by_size_total", Count, Sum, "Segments removed because the log was larger than retention.bytes.";
-    Counter sent_bytes = "corelog_sent_bytes_total", Bytes, Sum, "Bytes sent to clients.";
+    Counter sent_bytes = "corelog_sent_bytes_total", Bytes, PerCore, "Bytes sent to clients.";
     Counter slow_requests = "corelog_slow_requests_total", Count, Sum, "Connections closed because a request took half a minute to arrive, or came with less than 64 KiB/s, while others waited for its memory.";
-    Counter syncs = "corelog_syncs_total", Count, Sum, "Syncs of log files.";
+    Counter syncs = "corelog_syncs_total", Count, PerCore, "Syncs of log files.";
     Gauge tail_cache_bytes = "corelog_tail_cache_bytes", Bytes, PerCore, "Memory of what was just written.";
-    Gauge unsynced_bytes = "corelog_unsynced_bytes", Bytes, Sum, "Bytes of record batches that were taken in and are not on stable storage yet: those that wait for their acknowledgement, and under write.caching those acknowledged since the last sync.";
-    Counter disk_written_bytes = "corelog_disk_written_bytes_total", Bytes, Sum, "Bytes written to log files, rewritten blocks included.";
-    Counter disk_writes = "corelog_disk_writes_total", Count, Sum, "Writes of log files.";
+    Gauge unsynced_bytes = "corelog_unsynced_bytes", Bytes, PerCore, "Bytes of record batches that were taken in and are not on stable storage yet: those that wait for their acknowledgement, and under write.caching those acknowledged since the last sync.";
+    Counter disk_written_bytes = "corelog_disk_written_bytes_total", Bytes, PerCore, "Bytes written to log files, rewritten blocks included.";
+    Counter disk_writes = "corelog_disk_writes_total", Count, PerCore, "Writes of log files.";
 }
 
 /// Requests by API, version and error.
@@ -316,6 +322,7 @@ pub struct Snapshot {
     values: Vec<u64>,
     requests: Vec<(RequestKey, u64)>,
     latencies: Vec<(i16, Histogram)>,
+    stages: StageTimes,
 }
 
 impl CoreMetrics {
@@ -338,9 +345,15 @@ impl CoreMetrics {
         }
     }
 
+    /// A request, or an answer, has spent so long in a stage.
+    pub fn stage(&self, stage: Stage, time: Duration) {
+        self.stages.borrow_mut().record(stage, time);
+    }
+
     /// What has been counted so far, by the core of that name.
     #[must_use]
     pub fn snapshot(&self, core: impl Into<String>) -> Snapshot {
+        self.core_requests.raise_to(self.requests.borrow().values().sum());
         Snapshot {
             core: core.into(),
             values: self.values(),
@@ -351,13 +364,14 @@ impl CoreMetrics {
                 .iter()
                 .map(|(api, histogram)| (*api, histogram.clone()))
                 .collect(),
+            stages: self.stages.borrow().clone(),
         }
     }
 }
 
-/// Every metric, for tables.
+/// Every metric of the page `/metrics`, for tables.
 pub fn all_metrics() -> impl Iterator<Item = Metric> {
-    let labelled = [REQUESTS, LATENCY];
+    let labelled = [REQUESTS, LATENCY, stages::STAGES];
     SCALARS.iter().map(|(metric, _)| *metric).chain(labelled).chain(render::NODE_METRICS)
 }
 

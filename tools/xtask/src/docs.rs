@@ -51,7 +51,9 @@ anything acts on it yet.
 const METRICS_INTRODUCTION: &str = "\
 ## Metrics
 
-`/metrics` on `admin.listen`, as Prometheus text.
+`/metrics` on `admin.listen`, as Prometheus text. Those with the label `partition` stand on pages of their own, so that what is
+scraped does not grow with the partitions: the 100 that moved most bytes of late on `/metrics/partitions`, all of them on
+`/metrics/partitions/all`.
 ";
 
 /// What an operator can set and see.

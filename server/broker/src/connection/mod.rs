@@ -8,6 +8,7 @@ mod counted;
 mod replies;
 mod routing;
 
+use std::cell::Cell;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::rc::Rc;
@@ -31,6 +32,7 @@ use crate::handlers;
 use crate::handover::Departure;
 use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
+use crate::metrics::Stage;
 use crate::platform::{ConnectionReader, Mesh, Platform};
 use crate::send_path::{PlainSendPath, Sending};
 use crate::shard::{Arrival, BadInputKind, Shard};
@@ -95,17 +97,23 @@ pub(crate) async fn serve<P: Platform, M: Mesh<Message>>(
     let queue = ReplyQueue::new(Rc::clone(&activity), shard.state().mutant);
     let sending = Rc::clone(&queue);
     let sender = Rc::clone(&shard);
-    let moving = Rc::clone(&activity);
+    let (moving, began) = (Rc::clone(&activity), Cell::new(Duration::ZERO));
     let sent = move |progress| {
         let now = sender.platform().monotonic();
         match progress {
-            Sending::Begins => moving.begin_sending(now),
+            Sending::Begins => {
+                began.set(now);
+                moving.begin_sending(now);
+            }
             Sending::Sent(bytes) => {
                 sender.metrics().sent_bytes.add(bytes as u64);
                 moving.piece_sent(now);
                 moving.moved(now);
             }
-            Sending::Ends => moving.end_sending(now),
+            Sending::Ends => {
+                sender.metrics().stage(Stage::Send, now.saturating_sub(began.get()));
+                moving.end_sending(now);
+            }
         }
     };
     let finished = Flag::default();
@@ -228,6 +236,8 @@ struct Incoming<P: Platform> {
     decoder: FrameDecoder,
     /// Of the frame that is arriving or being begun, where it is large.
     memory: Option<HeldMemory>,
+    /// Monotonic time when the first bytes of the frame under way had come, if it did not come in one piece.
+    begun: Option<Duration>,
     reader: P::Reader,
     queue: Rc<ReplyQueue<P::Disk>>,
     activity: Rc<Activity>,
@@ -255,7 +265,7 @@ impl<P: Platform> Incoming<P> {
             Some(read_ahead) => FrameDecoder::resumed(limits, read_ahead),
             None => FrameDecoder::new(limits),
         };
-        Self { context, decoder, memory: None, reader, queue, activity }
+        Self { context, decoder, memory: None, begun: None, reader, queue, activity }
     }
 
     async fn run<M: Mesh<Message>>(&mut self, shard: &Rc<Shard<P, M>>) -> EndReason {
@@ -265,6 +275,8 @@ impl<P: Platform> Incoming<P> {
                 Err(reason) => return reason,
             };
             let now = shard.platform().monotonic();
+            let begun = self.begun.take().unwrap_or(now);
+            shard.metrics().stage(Stage::Read, now.saturating_sub(begun));
             self.context.stages.received = now;
             self.activity.moved(now);
             let memory = match self.memory_of(shard, &frame).await {
@@ -363,6 +375,9 @@ impl<P: Platform> Incoming<P> {
             let next = self.decoder.next_frame(&mut shard.buffers().borrow_mut());
             if let Some(frame) = next.map_err(EndReason::Frame)? {
                 return Ok(frame);
+            }
+            if self.begun.is_none() && self.decoder.pending_bytes() > 0 {
+                self.begun = Some(shard.platform().monotonic());
             }
             // A request that nobody serves is not read to its end (P72).
             RequestHeader::check_start(self.decoder.frame_start())

@@ -1,7 +1,9 @@
 //! The admin server's pages of a node.
 //!
-//! Owns `/metrics` and `/ready`. Counters are fetched from every core when asked, merged, and rendered; nothing is kept.
+//! Owns `/metrics` with its pages of partitions, and `/ready`. Counters are fetched from every core when asked, merged, and rendered; nothing is kept.
 
+use std::cmp::Reverse;
+use std::future::Future;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -13,6 +15,7 @@ use crate::calls::{Reply, Request};
 use crate::control::{Control, Readiness};
 use crate::error_code::SERIES_NAMES;
 use crate::mesh_call::Message;
+use crate::metrics::partitions::BUSIEST_COUNT;
 use crate::metrics::{self, NodeFacts};
 use crate::platform::{Mesh, Platform};
 
@@ -22,6 +25,15 @@ const CORES_TIME_MAX: Duration = Duration::from_secs(5);
 const SCRAPES_MAX: usize = 4;
 /// Prometheus's text format.
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// What there is.
+const CONTENTS: &str = "\
+/metrics                 Prometheus text format
+/metrics/partitions      the 100 partitions that move most
+/metrics/partitions/all  every partition
+/ready                   200 when serving
+";
+const _: () = assert!(BUSIEST_COUNT == 100, "the contents say how many");
 
 /// The pages.
 pub(super) struct AdminPages<P: Platform, M: Mesh<Message>> {
@@ -40,12 +52,11 @@ impl<P: Platform, M: Mesh<Message>> Pages for AdminPages<P, M> {
     async fn page(&self, path: &str) -> Page {
         match path {
             "/ready" => self.ready(),
-            "/metrics" => self.metrics().await,
-            "/" => Page::text(
-                Status::Ok,
-                "/metrics  Prometheus text format\n/ready    200 when serving\n",
-            ),
-            _ => Page::text(Status::NotFound, "/metrics and /ready\n"),
+            "/metrics" => self.in_time(self.gather()).await,
+            "/metrics/partitions" => self.in_time(self.partitions(BUSIEST_COUNT)).await,
+            "/metrics/partitions/all" => self.in_time(self.partitions(usize::MAX)).await,
+            "/" => Page::text(Status::Ok, CONTENTS),
+            _ => Page::text(Status::NotFound, CONTENTS),
         }
     }
 }
@@ -65,7 +76,8 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
         }
     }
 
-    async fn metrics(&self) -> Page {
+    /// The page that `gathering` makes of what the cores say, if they say it in time.
+    async fn in_time(&self, gathering: impl Future<Output = Page>) -> Page {
         // A core that has not opened yet cannot be asked: it would not answer until it has.
         let standing = self.control.readiness.get();
         if matches!(standing, Readiness::Starting(_) | Readiness::Stopping) {
@@ -75,7 +87,7 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
         if Rc::strong_count(&scrape) > SCRAPES_MAX + 1 {
             return Page::text(Status::Unavailable, "too many scrapes at once\n");
         }
-        let gathering = async { Some(self.gather().await) };
+        let gathering = async { Some(gathering.await) };
         let late = async {
             self.control.platform.sleep(CORES_TIME_MAX).await;
             None
@@ -85,6 +97,24 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
         gathered.unwrap_or_else(|| {
             Page::text(Status::Unavailable, "a core, or the disk, does not answer\n")
         })
+    }
+
+    /// The partitions that move most, of every core those that may be among them.
+    async fn partitions(&self, count_max: usize) -> Page {
+        let replies = self.control.ask_all(|| Request::PartitionTraffic { count_max }).await;
+        let partitions = replies.into_iter().filter_map(|(_, reply)| match reply {
+            Some(Reply::PartitionTraffic(partitions)) => Some(partitions),
+            _ => None,
+        });
+        let mut partitions: Vec<_> = partitions.flatten().collect();
+        // Stable: those that move alike stay in the order of their core.
+        partitions.sort_by_key(|partition| Reverse(partition.rate));
+        partitions.truncate(count_max);
+        Page {
+            status: Status::Ok,
+            content_type: CONTENT_TYPE,
+            body: metrics::partitions::render_partitions(&partitions),
+        }
     }
 
     async fn gather(&self) -> Page {

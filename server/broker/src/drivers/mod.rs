@@ -8,4 +8,5 @@ pub mod metadata_log;
 pub mod partition;
 pub(crate) mod recovery;
 pub(crate) mod stall;
+pub(crate) mod traffic;
 pub mod watched;

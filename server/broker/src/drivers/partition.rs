@@ -25,6 +25,7 @@ use record::{LeaderEpoch, Offset, ProducerId, Timestamp, TopicPartition};
 use crate::calls::{FetchEntry, Fetched, Produced};
 use crate::drivers::admission::{self, Admitted, BatchRules, Workspaces};
 use crate::drivers::stall::{StallChange, StallWatch};
+use crate::drivers::traffic::Traffic;
 use crate::drivers::watched::Watched;
 use crate::mutant::{Mutant, Rule};
 use crate::platform::Platform;
@@ -74,6 +75,7 @@ pub struct PartitionDriver<P: Platform> {
     stall: StallWatch,
     watched: Rc<Watched>,
     is_watched: Cell<bool>,
+    traffic: Traffic,
 }
 
 impl<P: Platform> std::fmt::Debug for PartitionDriver<P> {
@@ -176,7 +178,9 @@ impl<P: Platform> PartitionDriver<P> {
             in_sync: InSync::ALONE,
             mutant: mutant.leader,
         });
+        let traffic = Traffic::new(platform.monotonic());
         let driver = Rc::new(Self {
+            traffic,
             platform,
             partition,
             name,
@@ -208,6 +212,11 @@ impl<P: Platform> PartitionDriver<P> {
     /// Its name for people.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What went in and out.
+    pub(crate) fn traffic(&self) -> &Traffic {
+        &self.traffic
     }
 
     /// Its log.
@@ -305,6 +314,7 @@ impl<P: Platform> PartitionDriver<P> {
             }
             match self.append_now(admitted) {
                 Ok((appended, time)) => {
+                    self.traffic.count_in(admitted.batch.len());
                     let produced = self.produced(appended.base_offset, time);
                     let delta = admitted.header.last_offset_delta;
                     let record_count = u32::try_from(delta).unwrap_or(0).saturating_add(1);
@@ -407,6 +417,7 @@ impl<P: Platform> PartitionDriver<P> {
         };
         match read {
             Ok(batches) => {
+                self.traffic.count_out(batches.bytes);
                 let is_cut = batches.next_offset < end;
                 fetched.bytes = batches.bytes;
                 fetched.available_bytes =

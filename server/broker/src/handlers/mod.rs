@@ -32,6 +32,7 @@ mod update_features;
 use std::collections::HashSet;
 use std::hash::Hash;
 use std::rc::Rc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use commitlog::Disk;
@@ -44,7 +45,7 @@ use crate::connection::{Begun, Earlier, PendingReply, Served};
 use crate::context::RequestContext;
 use crate::memory::{COUNTED_BYTES_MIN, HeldMemory};
 use crate::mesh_call::Message;
-use crate::metrics::RequestKey;
+use crate::metrics::{RequestKey, Stage};
 use crate::platform::{Mesh, Platform};
 use crate::send_path::Part;
 use crate::shard::{BadInputKind, Shard};
@@ -182,9 +183,20 @@ impl<P: Platform, M: Mesh<Message>> Call<P, M> {
         Served::Close
     }
 
+    /// Its turn has come; gives the time.
+    fn note_turn(&self) -> Duration {
+        let now = self.shard.platform().monotonic();
+        let waited = now.saturating_sub(self.context.stages.received);
+        self.shard.metrics().stage(Stage::Queue, waited);
+        now
+    }
+
     fn count(&self, error: ErrorCode) {
-        let elapsed =
-            self.shard.platform().monotonic().saturating_sub(self.context.stages.received);
+        let (now, stages) = (self.shard.platform().monotonic(), &self.context.stages);
+        let elapsed = now.saturating_sub(stages.received);
+        if let Some(appended) = stages.appended {
+            self.shard.metrics().stage(Stage::Sync, now.saturating_sub(appended));
+        }
         let key = RequestKey { api: self.api.key(), version: self.version, error: error.code() };
         self.shard.metrics().request(key, elapsed);
     }
@@ -259,6 +271,7 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     let reply: PendingReply<P::Disk> = Box::pin(async move {
         let shard = Rc::clone(&call.shard);
         let peer = call.context.peer;
+        call.note_turn();
         match serve(call, &body).await {
             Ok(served) => served,
             Err(error) => {

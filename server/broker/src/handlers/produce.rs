@@ -25,6 +25,7 @@ use crate::error_code::ToErrorCode;
 use crate::handlers::leaders::Leaders;
 use crate::handlers::{Answer, BadRequest, Call};
 use crate::mesh_call::Message;
+use crate::metrics::Stage;
 use crate::platform::{Mesh, Platform};
 use crate::refusal::ProduceRefusal;
 use crate::shard::TopicRef;
@@ -64,6 +65,7 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     mut call: Call<P, M>,
     body: Bytes,
 ) -> Result<Begun<P::Disk>, BadRequest> {
+    let turn = call.note_turn();
     let (api, version) = (call.api, call.version);
     let request = ProduceRequest::decode(version, &body).map_err(|error| BadRequest::Body {
         api,
@@ -75,10 +77,12 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     let listens = if request.acks == 0 { Listens::No } else { Listens::Yes };
     let timeout = Duration::from_millis(u64::try_from(request.timeout_ms).unwrap_or(0));
     let timeout = timeout.clamp(TIMEOUT_MIN, TIMEOUT_MAX);
+    let parsed = call.shard.platform().monotonic();
+    call.shard.metrics().stage(Stage::Decode, parsed.saturating_sub(turn));
     let terms = Terms {
         acks: acks.clone().unwrap_or_default(),
         timeout,
-        deadline: call.shard.platform().monotonic().saturating_add(timeout),
+        deadline: parsed.saturating_add(timeout),
         zstd: if version < ZSTD_VERSION { ZstdAllowed::No } else { ZstdAllowed::Yes },
     };
     let plan = plan(&call, &request, &body, acks.err()).await;
@@ -91,6 +95,9 @@ pub(super) async fn begin<P: Platform, M: Mesh<Message>>(
     drop(body);
     let entries = (call.context.connection, plan.entries);
     let under_way = call.shard.begin_produce(&terms, entries, call.memory.as_ref()).await;
+    let appended = call.shard.platform().monotonic();
+    call.shard.metrics().stage(Stage::Append, appended.saturating_sub(parsed));
+    call.context.stages.appended = Some(appended).filter(|_| listens == Listens::Yes);
     let memory = call.memory.take().filter(|_| is_held);
     let (topics, refused) = (plan.topics, plan.refused);
     let reply: PendingReply<P::Disk> = Box::pin(async move {

@@ -2,12 +2,12 @@
 //!
 //! Owns its columns.
 
-use super::all_metrics;
+use super::{all_metrics, partitions::PARTITION_METRICS};
 
 /// Every metric, ascending by name: type, unit, labels, meaning.
 #[must_use]
 pub fn operations_metrics_markdown() -> String {
-    let mut metrics: Vec<_> = all_metrics().collect();
+    let mut metrics: Vec<_> = all_metrics().chain(PARTITION_METRICS).collect();
     metrics.sort_by_key(|metric| metric.name);
     let mut page = String::from(
         "| metric | type | unit | labels | meaning |\n| --- | --- | --- | --- | --- |\n",

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::{
     Histogram, LATENCY, Merge, Metric, MetricKind, MetricUnit, REQUESTS, RequestKey, SCALARS,
-    Snapshot,
+    Snapshot, Stage, stages::STAGES,
 };
 
 /// What only the node as a whole knows.
@@ -66,9 +66,9 @@ pub(crate) const NODE_METRICS: [Metric; 4] = [
 ];
 
 /// One family: its declaration and its lines, by labels.
-struct Family {
-    metric: Metric,
-    lines: Vec<String>,
+pub(super) struct Family {
+    pub(super) metric: Metric,
+    pub(super) lines: Vec<String>,
 }
 
 /// The page that `/metrics` answers.
@@ -83,7 +83,13 @@ pub fn render(snapshots: &[Snapshot], facts: &NodeFacts, names: SeriesNames) -> 
     }
     families.push(Family { metric: REQUESTS, lines: request_lines(snapshots, names) });
     families.push(Family { metric: LATENCY, lines: latency_lines(snapshots, names) });
+    families.push(Family { metric: STAGES, lines: stage_lines(snapshots) });
     families.extend(node_families(facts));
+    page_of(families)
+}
+
+/// The families in their order, each with its head.
+pub(super) fn page_of(mut families: Vec<Family>) -> String {
     families.sort_by_key(|family| family.metric.name);
     let mut page = String::with_capacity(16 << 10);
     for Family { metric, lines } in families {
@@ -156,6 +162,30 @@ fn latency_lines(snapshots: &[Snapshot], names: SeriesNames) -> Vec<String> {
     lines
 }
 
+fn stage_lines(snapshots: &[Snapshot]) -> Vec<String> {
+    let name = STAGES.name;
+    let mut lines = Vec::new();
+    for (snapshot, stage) in
+        snapshots.iter().flat_map(|snapshot| Stage::ALL.map(|stage| (snapshot, stage)))
+    {
+        let (core, times) = (snapshot.core.as_str(), &snapshot.stages);
+        let bucket = |bound: &str, count: u64| {
+            let labels = [("core", core), ("stage", stage.name()), ("le", bound)];
+            line(&format!("{name}_bucket"), &labels, &count.to_string())
+        };
+        for (bound_us, count) in times.cumulative(stage) {
+            lines.push(bucket(&number(MetricUnit::Seconds, bound_us * 1_000), count));
+        }
+        let count = times.count(stage);
+        lines.push(bucket("+Inf", count));
+        let labels = [("core", core), ("stage", stage.name())];
+        let sum = number(MetricUnit::Seconds, times.total_ns(stage));
+        lines.push(line(&format!("{name}_sum"), &labels, &sum));
+        lines.push(line(&format!("{name}_count"), &labels, &count.to_string()));
+    }
+    lines
+}
+
 fn node_families(facts: &NodeFacts) -> impl Iterator<Item = Family> {
     let uptime_ns = u64::try_from(facts.uptime.as_nanos()).unwrap_or(u64::MAX);
     let version = facts.version;
@@ -175,7 +205,7 @@ fn name_of(number: i16, name: impl Fn(i16) -> Option<&'static str>) -> String {
     name(number).map_or_else(|| number.to_string(), str::to_owned)
 }
 
-fn line(name: &str, labels: &[(&str, &str)], value: &str) -> String {
+pub(super) fn line(name: &str, labels: &[(&str, &str)], value: &str) -> String {
     if labels.is_empty() {
         return format!("{name} {value}");
     }

@@ -53,13 +53,13 @@ fn counters_only_grow_and_gauges_stop_at_zero() {
 #[test]
 fn cores_are_added_up_or_told_apart_as_each_metric_says() {
     let (first, second) = (CoreMetrics::new(), CoreMetrics::new());
-    first.received_bytes.add(5);
-    second.received_bytes.add(7);
+    first.removed_bytes.add(5);
+    second.removed_bytes.add(7);
     first.partitions.set(3);
     second.partitions.set(4);
     first.busy.add_time(Duration::from_micros(1_250_500));
     let page = render(&[first.snapshot("0"), second.snapshot("1")], &FACTS, NAMES);
-    assert_eq!(lines_of(&page, "corelog_received_bytes"), ["corelog_received_bytes_total 12"]);
+    assert_eq!(lines_of(&page, "corelog_removed_bytes"), ["corelog_removed_bytes_total 12"]);
     assert_eq!(
         lines_of(&page, "corelog_partitions"),
         ["corelog_partitions{core=\"0\"} 3", "corelog_partitions{core=\"1\"} 4"]
@@ -149,6 +149,34 @@ fn latencies_are_written_as_a_prometheus_histogram() {
 }
 
 #[test]
+fn stages_are_histograms_of_each_core_and_its_requests_are_counted() {
+    let (first, second) = (CoreMetrics::new(), CoreMetrics::new());
+    first.stage(Stage::Sync, Duration::from_micros(90));
+    first.stage(Stage::Sync, Duration::from_secs(5));
+    second.request(key(0, 9, 0), Duration::ZERO);
+    second.request(key(1, 9, 0), Duration::ZERO);
+    let page = render(&[first.snapshot("0"), second.snapshot("1")], &FACTS, NAMES);
+    let stages = lines_of(&page, "corelog_stage_seconds");
+    assert_eq!(stages.len(), 2 * Stage::ALL.len() * (STAGE_BOUNDS_COUNT + 3));
+    let bucket =
+        |bound| format!("corelog_stage_seconds_bucket{{core=\"0\",stage=\"sync\",le=\"{bound}\"}}");
+    for line in [
+        format!("{} 0", bucket("0.000064")),
+        format!("{} 1", bucket("0.000128")),
+        format!("{} 1", bucket("4.194304")),
+        format!("{} 2", bucket("+Inf")),
+        "corelog_stage_seconds_sum{core=\"0\",stage=\"sync\"} 5.00009".to_owned(),
+        "corelog_stage_seconds_count{core=\"0\",stage=\"sync\"} 2".to_owned(),
+        "corelog_stage_seconds_count{core=\"1\",stage=\"read\"} 0".to_owned(),
+    ] {
+        assert!(stages.contains(&line), "{line}");
+    }
+    let requests = lines_of(&page, "corelog_core_requests_total");
+    let expected = [0, 2].map(|n| format!("corelog_core_requests_total{{core=\"{}\"}} {n}", n / 2));
+    assert_eq!(requests, expected);
+}
+
+#[test]
 fn labels_are_escaped() {
     let metrics = CoreMetrics::new();
     let page = render(&[metrics.snapshot("a\\b\"c\nd")], &FACTS, NAMES);
@@ -181,7 +209,7 @@ fn the_page_is_sorted_and_every_family_has_help_and_type_once() {
 
 #[test]
 fn names_say_the_unit_and_whether_they_count() {
-    for metric in all_metrics() {
+    for metric in all_metrics().chain(partitions::PARTITION_METRICS) {
         let name = metric.name;
         assert!(name.starts_with("corelog_"), "{name}");
         assert_eq!(name.ends_with("_total"), metric.kind == MetricKind::Counter, "{name}");
@@ -203,6 +231,7 @@ fn snapshots_cross_threads() {
 #[test]
 fn the_page_for_operators_has_one_line_for_each_metric() {
     let page = docs::operations_metrics_markdown();
-    assert_eq!(page.lines().count(), all_metrics().count() + 2);
+    let count = all_metrics().count() + partitions::PARTITION_METRICS.len();
+    assert_eq!(page.lines().count(), count + 2);
     assert!(page.lines().all(|line| line.matches('|').count() == 6));
 }

@@ -14,6 +14,7 @@ mod log_sizes;
 mod logs;
 mod node_settings;
 mod offsets;
+mod partition_traffic;
 mod producer_ids;
 mod producers;
 mod producing;
@@ -313,6 +314,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.produces_waiting.set(waiting as u64);
         let producers: usize = partitions.values().map(|driver| driver.producer_count()).sum();
         metrics.producers.set(producers as u64);
+        metrics.mesh_calls.set(self.caller.work_under_way() as u64);
         metrics.mesh_full.raise_to(self.caller.full_count());
         metrics.panics.raise_to(self.platform.panic_count());
         metrics.snapshot(self.index().to_string())

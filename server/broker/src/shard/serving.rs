@@ -203,6 +203,9 @@ async fn serve<P: Platform, M: Mesh<Message>>(shard: &Rc<Shard<P, M>>, request: 
             shard.drain().await;
             Reply::Done
         }
+        Request::PartitionTraffic { count_max } => {
+            Reply::PartitionTraffic(shard.busiest_partitions(count_max).await)
+        }
         Request::Metrics => Reply::Metrics(Box::new(shard.metrics_snapshot())),
         Request::Produce(_)
         | Request::Wait(_)

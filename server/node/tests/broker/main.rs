@@ -34,6 +34,7 @@ mod producers;
 mod scrubbing;
 mod support;
 mod topics;
+mod traffic;
 mod trimming;
 mod write_caching;
 

@@ -147,7 +147,7 @@ impl Client {
 }
 
 /// The body of a page of the admin server.
-pub(super) fn http_get(address: SocketAddr, path: &str) -> String {
+pub(crate) fn http_get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nHost: test\r\nConnection: close\r\n\r\n").unwrap();
