@@ -386,6 +386,7 @@ fn conclude<P: Platform>(
         end,
         measured,
         latency: recorder.latency(),
+        latency_curve: recorder.latency_curve(),
         send_delay: recorder.send_delay(),
         delivery: shared.tail.as_ref().map(|_| recorder.delivery()),
         errors: recorder.errors(),

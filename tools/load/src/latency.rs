@@ -17,6 +17,8 @@ const LOWEST_NS: u64 = 1_000;
 const HIGHEST_NS: u64 = 3_600_000_000_000;
 /// Digits that are kept: one in a thousand.
 const DIGITS: u8 = 3;
+/// Points of a curve between the median and 75 %, between there and 87.5 %, and so on: as hdrhistogram's own plots have them.
+const CURVE_TICKS: u32 = 5;
 
 /// What stands above the intervals of a log.
 const HEADING: &[u8] =
@@ -78,6 +80,27 @@ impl LatencySummary {
             max_ms: ms(histogram.max()),
         }
     }
+}
+
+/// One point of the curve of latencies.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// This part of the latencies, 0 to 1, ...
+    pub quantile: f64,
+    /// ... is within this time.
+    pub ms: f64,
+}
+
+/// The curve that `histogram` tells, ascending, the largest latency last; empty where there were none.
+///
+/// Shape   [`CURVE_TICKS`] points for every halving of what is left above: some 130 for a hundred million latencies.
+#[expect(clippy::cast_precision_loss, reason = "nanoseconds of an hour are below 2^53")]
+pub(crate) fn curve(histogram: &Histogram<u64>) -> Vec<CurvePoint> {
+    let points = histogram.iter_quantiles(CURVE_TICKS).map(|step| CurvePoint {
+        quantile: step.quantile_iterated_to(),
+        ms: step.value_iterated_to().min(histogram.max()) as f64 / 1e6,
+    });
+    points.collect()
 }
 
 /// Why an interval log could not be written.
@@ -168,6 +191,25 @@ mod tests {
             assert!((found / expected - 1.0).abs() < 0.001, "{found} for {expected}");
         }
         assert_eq!(LatencySummary::of(&new_histogram()), LatencySummary::default());
+    }
+
+    #[test]
+    fn a_curve_rises_through_the_ranks_to_the_largest() {
+        let mut histogram = new_histogram();
+        for ms in 1..=100_000 {
+            record(&mut histogram, Duration::from_millis(ms));
+        }
+        let points = curve(&histogram);
+        assert!(points.len() < 120, "{}", points.len());
+        assert!(points.windows(2).all(|two| two[0].quantile <= two[1].quantile));
+        for point in &points {
+            // A histogram of three digits, and steps that end on a whole rank.
+            let expected = point.quantile * 100_000.0;
+            assert!((point.ms - expected).abs() < 0.002 * expected + 2.0, "{point:?}");
+        }
+        let last = points.last().unwrap();
+        assert!(last.quantile == 1.0 && (last.ms / 100_000.0 - 1.0).abs() < 0.001, "{last:?}");
+        assert_eq!(curve(&new_histogram()), []);
     }
 
     #[test]

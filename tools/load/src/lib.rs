@@ -39,10 +39,10 @@ pub use engine::{
     produce,
 };
 pub use error::LoadError;
-pub use latency::{HdrLog, HdrLogError, LatencySummary, new_histogram};
+pub use latency::{CurvePoint, HdrLog, HdrLogError, LatencySummary, new_histogram};
 pub use read_load::{Check, ReadFrom, ReadLoad};
 pub use result::{
-    ErrorCount, Interval, Job, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult,
+    ErrorCount, Interval, IntervalUse, Job, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult,
 };
 pub use size::{RecordSize, SizeError};
 pub use workload::{Acks, Pace, Payload, Until, Workload, WorkloadError};

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use nix::unistd::{SysconfVar, sysconf};
 
-use crate::result::ProcessUse;
+use crate::result::{IntervalUse, ProcessUse};
 
 /// Linux has told times in hundredths to user space for ever; asked all the same.
 const TICKS_PER_SECOND: u32 = 100;
@@ -104,6 +104,31 @@ impl Sample {
     }
 }
 
+/// What is looked at every second: two files, where a [`Sample`] reads one of every thread, and a JVM has a hundred of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pulse {
+    cpu: Duration,
+    rss_bytes: u64,
+}
+
+impl Pulse {
+    /// Reads the process now; `None` where it is gone.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).ok();
+        let (user, system) = times(&read("stat")?)?;
+        let page_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten();
+        let page_bytes = u64::try_from(page_bytes?).ok()?;
+        let pages: u64 = read("statm")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
+        Some(Self { cpu: user + system, rss_bytes: pages.saturating_mul(page_bytes) })
+    }
+
+    /// What was used since `before`.
+    pub(crate) fn since(&self, before: &Self) -> IntervalUse {
+        let cpu_seconds = self.cpu.saturating_sub(before.cpu).as_secs_f64();
+        IntervalUse { cpu_seconds, rss_bytes: self.rss_bytes }
+    }
+}
+
 /// User and system time. The name stands in brackets and may hold anything: fields are counted from behind it.
 fn times(stat: &str) -> Option<(Duration, Duration)> {
     let (_, fields) = stat.rsplit_once(')')?;
@@ -164,7 +189,7 @@ mod tests {
     #[test]
     fn a_process_that_works_uses_time_and_one_that_is_gone_is_told() {
         let pid = std::process::id();
-        let before = Sample::of(pid).unwrap();
+        let (before, pulse) = (Sample::of(pid).unwrap(), Pulse::of(pid).unwrap());
         let mut sum = 0_u64;
         while Sample::of(pid).unwrap().user <= before.user + Duration::from_millis(10) {
             sum = (0..1_000_000_u64).fold(sum, |sum, number| sum.rotate_left(3) ^ number);
@@ -176,6 +201,11 @@ mod tests {
         assert!((per_gb * 2.0 / total - 1.0).abs() < 1e-9);
         assert_eq!(used.cpu_us_per_request, None);
         assert!(used.rss_bytes > 0 && used.rss_bytes <= used.rss_bytes_peak && used.threads > 0);
+        let second = Pulse::of(pid).unwrap().since(&pulse);
+        assert!(second.cpu_seconds >= total && second.cpu_seconds < total + 5.0, "{second:?}");
+        // The kernel keeps the count of pages per thread and adds it up now and then.
+        assert!(second.rss_bytes.abs_diff(used.rss_bytes) < 64 << 20, "{second:?} {used:?}");
+        assert_eq!(Pulse::of(u32::MAX - 1), None);
         // Above any pid that Linux gives out.
         let error = Sample::of(u32::MAX - 1).unwrap_err().to_string();
         assert!(error.contains("4294967294/stat"), "{error}");

@@ -16,8 +16,8 @@ use hdrhistogram::Histogram;
 use record::PartitionIndex;
 use wire::ErrorCode;
 
-use crate::latency::{self, LatencySummary, new_histogram};
-use crate::result::{ErrorCount, Interval, Measured};
+use crate::latency::{self, CurvePoint, LatencySummary, new_histogram};
+use crate::result::{ErrorCount, Interval, IntervalUse, Measured};
 use crate::workload::Until;
 
 /// Intervals that are kept: a week of seconds.
@@ -175,8 +175,12 @@ impl Recorder {
             || reached(self.until.records, self.total.records)
     }
 
-    /// Ends an interval at `now` and gives it with its latencies.
-    pub(crate) fn tick(&mut self, now: Duration) -> (Interval, &Histogram<u64>) {
+    /// Ends an interval at `now` and gives it with its latencies; `broker` is what the broker used in it.
+    pub(crate) fn tick(
+        &mut self,
+        now: Duration,
+        broker: Option<IntervalUse>,
+    ) -> (Interval, &Histogram<u64>) {
         let begin = self.begin.unwrap_or(now);
         let latencies = LatencySummary::of(&self.interval_latencies);
         let sums = mem::take(&mut self.interval);
@@ -191,6 +195,7 @@ impl Recorder {
             p99_ms: latencies.p99_ms,
             p999_ms: latencies.p999_ms,
             max_ms: latencies.max_ms,
+            broker,
         };
         if self.intervals.len() < INTERVALS_MAX {
             self.intervals.push(interval);
@@ -227,6 +232,11 @@ impl Recorder {
     /// What the latencies tell.
     pub(crate) fn latency(&self) -> LatencySummary {
         LatencySummary::of(&self.total_latencies)
+    }
+
+    /// The curve of the latencies.
+    pub(crate) fn latency_curve(&self) -> Vec<CurvePoint> {
+        latency::curve(&self.total_latencies)
     }
 
     /// What the client added.
@@ -315,12 +325,12 @@ mod tests {
     fn intervals_add_up_and_have_latencies_of_their_own() {
         let mut recorder = recorder(Until::default());
         recorder.answered(at(1_100), due(1_090), one());
-        let (first, latencies) = recorder.tick(at(2_000));
+        let (first, latencies) = recorder.tick(at(2_000), None);
         assert_eq!((first.requests, latencies.len()), (1, 1));
         recorder.next_interval();
         recorder.answered(at(2_100), due(1_100), one());
         recorder.answered(at(2_200), due(2_150), one());
-        let (second, _) = recorder.tick(at(2_500));
+        let (second, _) = recorder.tick(at(2_500), None);
         assert_eq!((second.requests, second.bytes), (2, 2_000));
         assert!((second.begin - 1.0).abs() < 1e-9 && (second.seconds - 0.5).abs() < 1e-9);
         assert!(second.max_ms > 990.0 && first.max_ms < 11.0);

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditReport;
-use crate::latency::LatencySummary;
+use crate::latency::{CurvePoint, LatencySummary};
 use crate::read_load::ReadLoad;
 use crate::workload::{Pace, Workload};
 
@@ -36,6 +36,10 @@ pub struct RunResult {
     pub measured: Measured,
     /// From when a request was due (open loop) or sent (closed loop) to its answer.
     pub latency: LatencySummary,
+    /// The latencies again, as a curve from the smallest to the largest; empty where there were none, and in results of releases
+    /// that did not write it.
+    #[serde(default)]
+    pub latency_curve: Vec<CurvePoint>,
     /// How late requests left although there was room for them: what the client itself adds in an open loop.
     pub send_delay: LatencySummary,
     /// From when a request was due (open loop) or sent (closed loop) to when a consumer beside the run had its batch; absent where
@@ -146,6 +150,18 @@ pub struct Interval {
     pub p999_ms: f64,
     /// The largest.
     pub max_ms: f64,
+    /// What the broker used in this second; absent where its process was not named, and in results of releases that did not look.
+    #[serde(default)]
+    pub broker: Option<IntervalUse>,
+}
+
+/// What a process used in one second of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct IntervalUse {
+    /// In its own code and in the kernel; resolution 10 ms.
+    pub cpu_seconds: f64,
+    /// Resident memory at the end of it.
+    pub rss_bytes: u64,
 }
 
 /// An error code, how often, and what it first said.

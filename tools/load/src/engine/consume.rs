@@ -407,6 +407,7 @@ fn conclude<P: Platform>(
         end,
         measured,
         latency: recorder.latency(),
+        latency_curve: recorder.latency_curve(),
         send_delay: recorder.send_delay(),
         delivery: None,
         errors: recorder.errors(),

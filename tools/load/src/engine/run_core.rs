@@ -17,7 +17,7 @@ use record::Timestamp;
 
 use super::Observer;
 use crate::error::LoadError;
-use crate::process::Sample;
+use crate::process::{Pulse, Sample};
 use crate::recorder::Recorder;
 use crate::result::{Measured, ProcessUse, RunEnd};
 use crate::workload::Until;
@@ -144,6 +144,8 @@ impl<P: Platform> RunCore<P> {
         let begin = platform.monotonic();
         self.recorder.borrow_mut().begin(begin);
         self.go.raise();
+        let pulse = || plan.broker_pid.and_then(Pulse::of);
+        let mut last_pulse = pulse();
         let end = plan.duration.map_or(Duration::MAX, |duration| begin + duration);
         let mut next_tick = begin + TICK;
         loop {
@@ -155,8 +157,11 @@ impl<P: Platform> RunCore<P> {
                 self.recorder.borrow_mut().finish(now);
             }
             if is_over || now >= next_tick {
+                let next_pulse = pulse();
+                let used = last_pulse.zip(next_pulse).map(|(last, next)| next.since(&last));
+                last_pulse = next_pulse;
                 let mut recorder = self.recorder.borrow_mut();
-                let (interval, latencies) = recorder.tick(now);
+                let (interval, latencies) = recorder.tick(now, used);
                 observer.interval(&interval, latencies);
                 recorder.next_interval();
             }

@@ -355,6 +355,27 @@ impl load::Observer for &Told {
 }
 
 #[test]
+fn every_second_tells_what_the_named_process_used_in_it() {
+    World::run(|world| async move {
+        let mut options = options(steady(100), 1);
+        options.broker_pid = Some(std::process::id());
+        let platform = world.client();
+        let outcome = produce(&platform, &options, &mut Silent, std::future::pending()).await;
+        let result = sound(outcome.unwrap());
+        let seconds: Vec<_> = result.intervals.iter().filter_map(|second| second.broker).collect();
+        assert_eq!(seconds.len(), 2, "{:?}", result.intervals);
+        assert!(seconds.iter().all(|second| second.rss_bytes > 0), "{seconds:?}");
+        let used = result.broker.unwrap();
+        let total = used.cpu_user_seconds + used.cpu_system_seconds;
+        let sum: f64 = seconds.iter().map(|second| second.cpu_seconds).sum();
+        // Hundredths of a second, cut off four times.
+        assert!((sum - total).abs() < 0.05, "{sum} of {total}");
+        let last = result.latency_curve.last().unwrap();
+        assert!((last.ms / result.latency.max_ms - 1.0).abs() < 1e-3, "{last:?}");
+    });
+}
+
+#[test]
 fn an_observer_is_told_every_second_with_the_latencies_of_that_second() {
     World::run(|world| async move {
         let told = Told::default();

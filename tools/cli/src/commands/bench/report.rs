@@ -231,6 +231,7 @@ pub(super) mod testing {
                 requests_per_second: 5.0,
             },
             latency: LatencySummary { p50_ms: 1.5, max_ms: 9.0, ..LatencySummary::default() },
+            latency_curve: Vec::new(),
             send_delay: LatencySummary::default(),
             delivery: None,
             errors: Vec::new(),
@@ -336,6 +337,15 @@ mod tests {
         let result = testing::result();
         let json = serde_json::to_string(&Report(&result)).unwrap();
         assert_eq!(serde_json::from_str::<RunResult>(&json).unwrap(), result);
+    }
+
+    #[test]
+    fn a_result_of_a_release_that_knew_less_is_read_back() {
+        let result = testing::result();
+        let mut json = serde_json::to_value(&result).unwrap();
+        json.as_object_mut().unwrap().remove("latency_curve").unwrap();
+        json["intervals"][0].as_object_mut().unwrap().remove("broker").unwrap();
+        assert_eq!(serde_json::from_value::<RunResult>(json).unwrap(), result);
     }
 
     #[test]
