@@ -1,7 +1,7 @@
 //! The disk: direct I/O on the executor's ring, below one directory.
 //!
 //! Owns [`GlommioDisk`] and [`GlommioFile`]. Transfers and data syncs go through the ring; whatever the ring lacks (fsync,
-//! names, truncation) runs in the executor's blocking pool on a descriptor of its own, so that a dropped future can never
+//! names, lengths) runs in the executor's blocking pool on a descriptor of its own, so that a dropped future can never
 //! reach a descriptor that was used again. What takes several calls and is done for every log at a start or a stop (look,
 //! replace, set_size) makes one trip to that pool. Must never use the page cache for what is appended or fetched where the
 //! file system offers direct I/O, never retry, and never follow a path out of its root.
@@ -23,7 +23,7 @@ use commitlog::{
 use futures_lite::FutureExt;
 use glommio::io::{DmaFile, OpenOptions};
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::fcntl::{FallocateFlags, FcntlArg, OFlag, fallocate, fcntl};
 use nix::sys::stat::SFlag;
 use nix::unistd::{Whence, lseek};
 
@@ -454,6 +454,16 @@ impl DiskFile for GlommioFile {
     async fn truncate(&self, bytes: u64) -> DiskResult<()> {
         let file = File::from(self.duplicate()?);
         blocking(move || file.set_len(bytes)).await
+    }
+
+    async fn reserve(&self, range: Range<u64>) -> DiskResult<()> {
+        let file = self.duplicate()?;
+        blocking(move || {
+            let wide = |bytes: u64| i64::try_from(bytes).map_err(|_| Errno::EFBIG);
+            let (from, bytes) = (wide(range.start)?, wide(range.end.saturating_sub(range.start))?);
+            Ok(fallocate(file, FallocateFlags::empty(), from, bytes)?)
+        })
+        .await
     }
 
     async fn size(&self) -> DiskResult<u64> {

@@ -220,6 +220,15 @@ pub trait DiskFile: fmt::Debug + 'static {
     /// Sets the length in bytes (any number); what is cut off is gone, what is added reads as zeros.
     fn truncate(&self, bytes: u64) -> impl Future<Output = DiskResult<()>>;
 
+    /// Gives the file room for a range, and a length that holds it; what nobody wrote there reads as zeros.
+    ///
+    /// A write into it extends nothing then, which is cheaper. It promises nothing else, least of all that the room is there
+    /// after a crash: like a write, it is covered by the next sync.
+    ///
+    /// Shape   both ends are multiples of [`BLOCK_BYTES`].
+    /// Errors  the file is as it was, or longer; nothing that was written is touched. Not every file system can.
+    fn reserve(&self, range: Range<u64>) -> impl Future<Output = DiskResult<()>>;
+
     /// The length in bytes, of the open file itself whatever its name is now.
     fn size(&self) -> impl Future<Output = DiskResult<u64>>;
 

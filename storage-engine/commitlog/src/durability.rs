@@ -25,7 +25,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::rc::Rc;
 
-use crate::disk::{AlignedBuffer, Disk, DiskFile, IO_BYTES_MAX, OpenMode};
+use crate::disk::{Disk, DiskFile, IO_BYTES_MAX, OpenMode};
 use crate::ends::SafeEnd;
 use crate::error::{IoStage, LogFailure};
 use crate::executor::{Executor, TaskClass};
@@ -33,6 +33,7 @@ use crate::files::{OpenFiles, SegmentKey};
 use crate::group::{Group, GroupEnd};
 use crate::local::join_all;
 use crate::mutant::{Mutant, Rule};
+use crate::room_ahead::{RoomAhead, RoomOfCore, RoomOfLog};
 
 /// Transfers of one group in flight together: enough to fill the device's queue, few enough to stay fair.
 const TRANSFERS_MAX: usize = 8;
@@ -45,6 +46,8 @@ pub(crate) trait GroupSource<D: Disk> {
     fn directory(&self) -> &str;
     /// The file of a group.
     fn key(&self, end: &GroupEnd) -> SegmentKey;
+    /// How long the segment of a group may become; `None` where it was rolled.
+    fn segment_bytes_max(&self, end: &GroupEnd) -> Option<u64>;
     /// Bytes that the next group would hold.
     fn open_bytes(&self) -> u64;
     /// What acknowledgements wait for.
@@ -107,6 +110,7 @@ pub(crate) struct Lane<D: Disk> {
     write_failed: Cell<bool>,
     sync_failed: Cell<bool>,
     awaiting: RefCell<VecDeque<Awaiting<D>>>,
+    room: RoomOfLog,
 }
 
 impl<D: Disk> Default for Lane<D> {
@@ -117,6 +121,7 @@ impl<D: Disk> Default for Lane<D> {
             write_failed: Cell::default(),
             sync_failed: Cell::default(),
             awaiting: RefCell::default(),
+            room: RoomOfLog::default(),
         }
     }
 }
@@ -158,7 +163,12 @@ impl<D: Disk> Lane<D> {
 
     /// Whether no task of the lane runs.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.writing.get() && !self.syncing.get()
+        !self.writing.get() && !self.syncing.get() && !self.is_growing()
+    }
+
+    /// Whether the file of its segment grows now: it must not be cut meanwhile.
+    pub(crate) fn is_growing(&self) -> bool {
+        self.room.is_growing()
     }
 }
 
@@ -171,6 +181,7 @@ struct Shared<D: Disk, E: Executor> {
     executor: E,
     files: Rc<OpenFiles<D>>,
     counters: Rc<DurabilityCounters>,
+    room: RoomOfCore,
     mutant: Mutant,
 }
 
@@ -179,9 +190,11 @@ impl<D: Disk, E: Executor> SyncPerFile<D, E> {
         executor: E,
         files: Rc<OpenFiles<D>>,
         counters: Rc<DurabilityCounters>,
+        room_ahead: RoomAhead,
         mutant: Mutant,
     ) -> Self {
-        Self { shared: Rc::new(Shared { executor, files, counters, mutant }) }
+        let room = RoomOfCore::new(room_ahead);
+        Self { shared: Rc::new(Shared { executor, files, counters, room, mutant }) }
     }
 }
 
@@ -244,6 +257,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         match self.transfer(source.as_ref(), &group).await {
             Ok(file) => {
                 let is_first_of_segment = group.is_first_of_segment;
+                self.grow_ahead(source, &file, &group);
                 if !is_early {
                     source.written(group.end);
                 }
@@ -256,6 +270,26 @@ impl<D: Disk, E: Executor> Shared<D, E> {
                 source.failed(failure);
             }
         }
+    }
+
+    /// Gives a busy segment room for the groups to come.
+    fn grow_ahead(
+        self: &Rc<Self>,
+        source: &Rc<dyn GroupSource<D>>,
+        file: &Rc<D::File>,
+        group: &Group<D>,
+    ) {
+        let Some(bytes_max) = source.segment_bytes_max(&group.end) else { return };
+        let (room, bytes) = (&source.lane().room, group.bytes());
+        let growth = self.room.note_written(room, bytes, &group.end, bytes_max);
+        let Some(growth) = growth else { return };
+        let (shared, source, file) = (self.clone(), source.clone(), file.clone());
+        let grow = async move {
+            let disk = shared.files.disk();
+            shared.room.grow(disk, &file, &source.lane().room, growth).await;
+            source.idle();
+        };
+        self.executor.spawn(TaskClass::Background, Box::pin(grow));
     }
 
     async fn transfer(
@@ -279,8 +313,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
             }
             count(&self.counters.writes, parts.len() as u64);
         }
-        let bytes = group.parts.iter().map(|part| part.buffer.as_bytes().len() as u64).sum();
-        count(&self.counters.written_bytes, bytes);
+        count(&self.counters.written_bytes, group.bytes());
         Ok(file)
     }
 

@@ -95,6 +95,11 @@ impl<D: Disk> OpenFiles<D> {
         }
     }
 
+    /// Where the files are.
+    pub(crate) fn disk(&self) -> &D {
+        &self.disk
+    }
+
     /// Tells the time, for the pace of what is logged.
     pub(crate) fn tell_time(&self, now: Timestamp) {
         self.now.set(now);

@@ -47,6 +47,13 @@ pub(crate) struct Group<D: Disk> {
     pub(crate) end: GroupEnd,
 }
 
+impl<D: Disk> Group<D> {
+    /// Bytes that are written, carried ones and padding included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.buffer.as_bytes().len() as u64).sum()
+    }
+}
+
 #[derive(Debug)]
 struct OpenPart<B> {
     buffer: B,

@@ -25,6 +25,7 @@ mod lru;
 pub mod mutant;
 mod read_cache;
 mod recovery;
+mod room_ahead;
 pub mod scan;
 mod shared;
 mod small_file;
@@ -53,6 +54,7 @@ pub use log::{
     RemovedSegment, RetentionPolicy, TimestampedOffset,
 };
 pub use recovery::{Cut, CutReason, RecoveryReport};
+pub use room_ahead::RoomAhead;
 pub use store::{StartKind, Store, StoreCounters, StoreOptions, Unclosed, UnclosedLog};
 pub use stream::{BadBatch, FoundBatch};
 pub use tail_cache::RecordSlice;

@@ -615,6 +615,11 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.segment_key(end.segment)
     }
 
+    fn segment_bytes_max(&self, end: &GroupEnd) -> Option<u64> {
+        let is_active = self.state.borrow().active().base == end.segment;
+        is_active.then(|| u64::from(self.options.get().segment_bytes))
+    }
+
     fn open_bytes(&self) -> u64 {
         self.state.borrow().groups.iter().map(OpenGroup::data_bytes).sum()
     }

@@ -37,6 +37,7 @@ use crate::mutant::{Mutant, Rule};
 use crate::read_cache::ReadCache;
 use crate::recovery::look::{self, Looked};
 use crate::recovery::{Recovered, Recovery, RecoveryReport};
+use crate::room_ahead::RoomAhead;
 use crate::shared::Shared;
 use crate::small_file;
 use crate::tail_cache::TailCache;
@@ -78,6 +79,8 @@ pub struct StoreOptions {
     pub read_cache_bytes: usize,
     /// Segment files open at once.
     pub open_files_max: usize,
+    /// When segments grow ahead of what is written.
+    pub room_ahead: RoomAhead,
     /// The rule that a test switches off.
     pub mutant: Mutant,
 }
@@ -154,8 +157,13 @@ impl<D: Disk, E: Executor> Store<D, E> {
         }
         let files = Rc::new(OpenFiles::new(disk.clone(), options.open_files_max));
         let counters = Rc::new(DurabilityCounters::default());
-        let durability =
-            SyncPerFile::new(executor.clone(), files.clone(), counters.clone(), options.mutant);
+        let durability = SyncPerFile::new(
+            executor.clone(),
+            files.clone(),
+            counters.clone(),
+            options.room_ahead,
+            options.mutant,
+        );
         durability.recover().await.map_err(|failure| StoreError::Recover { failure })?;
         let shared = Rc::new(Shared {
             tail_cache: TailCache::new(disk.clone(), options.tail_cache_bytes),

@@ -50,6 +50,7 @@ pub async fn run<D: Disk>(disk: &D) -> Vec<&'static str> {
         a_size_is_set_by_path,
         new_directories_come_with_their_file,
         what_is_not_stored_reads_as_zeros,
+        room_reads_as_zeros_and_is_written_into,
     );
     passed
 }
@@ -464,4 +465,26 @@ async fn what_is_not_stored_reads_as_zeros<D: Disk>(disk: &D, directory: &str) {
     }
     assert!(has_pattern(&read::<D>(&file, far, 2 * BLOCK_BYTES).await, 2), "no transfer moves");
     assert_eq!(file.next_stored(end).await.map(|_| ()), Ok(()), "at the end");
+}
+
+async fn room_reads_as_zeros_and_is_written_into<D: Disk>(disk: &D, directory: &str) {
+    let file = create(disk, &format!("{directory}/grows")).await;
+    file.write_rc_at(pattern(disk, 2 * BLOCK_BYTES, 3), 0).await.expect("a healthy disk writes");
+    if file.reserve(2 * BLOCK..64 * BLOCK).await.is_err() {
+        // Not every file system can; the log goes without.
+        assert_eq!(file.size().await, Ok(2 * BLOCK));
+        return;
+    }
+    assert_eq!(file.size().await, Ok(64 * BLOCK));
+    file.write_rc_at(pattern(disk, BLOCK_BYTES, 5), 2 * BLOCK).await.expect("into the room");
+    // Over what is written, and no further than the file is long: nothing changes.
+    file.reserve(0..8 * BLOCK).await.expect("what could grow can grow again");
+    assert_eq!(file.size().await, Ok(64 * BLOCK));
+    file.data_sync().await.expect("a healthy disk syncs");
+    assert!(has_pattern(&read::<D>(&file, 0, 2 * BLOCK_BYTES).await, 3));
+    assert!(has_pattern(&read::<D>(&file, 2 * BLOCK, BLOCK_BYTES).await, 5));
+    let room = read::<D>(&file, 3 * BLOCK, 64 * BLOCK_BYTES).await;
+    assert!(room.len() == 61 * BLOCK_BYTES && room.iter().all(|byte| *byte == 0));
+    file.truncate(2 * BLOCK + 100).await.expect("room is cut off like anything else");
+    assert_eq!(file.size().await, Ok(2 * BLOCK + 100));
 }

@@ -24,8 +24,8 @@ use commitlog::directory::{
     self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError, METADATA_SNAPSHOT_FILE,
 };
 use commitlog::{
-    CheckpointMap, DiskError, LogFailure, OpenError, StartKind, Store, StoreError, StoreOptions,
-    TaskClass,
+    CheckpointMap, DiskError, LogFailure, OpenError, RoomAhead, StartKind, Store, StoreError,
+    StoreOptions, TaskClass,
 };
 use record::{NodeId, Offset, PartitionIndex, ShardIndex, TopicId, TopicPartition};
 
@@ -259,6 +259,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             tail_cache_bytes: METADATA_CACHE_BYTES,
             read_cache_bytes: METADATA_CACHE_BYTES,
             open_files_max: METADATA_FILES_MAX,
+            room_ahead: RoomAhead::default(),
             mutant: options.mutant.log,
         },
     )

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, OpenError, SafeEnd, Store, StoreOptions};
+use commitlog::{LogIdentity, LogOptions, OpenError, RoomAhead, SafeEnd, Store, StoreOptions};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
@@ -111,6 +111,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             tail_cache_bytes: state.config.tail_cache_bytes,
             read_cache_bytes: state.config.read_cache_bytes,
             open_files_max: state.open_files_max,
+            room_ahead: RoomAhead::default(),
             mutant: state.mutant.log,
         };
         let store = Store::open(platform.disk(), platform.clone(), options)

@@ -211,6 +211,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     async fn cut_to_length(&self, readable: Readable) -> DiskResult<()> {
         let key = self.segment_key(readable.base);
         let file = self.shared.files.get(&self.directory, key, OpenMode::ReadWrite).await?;
+        // All of it is written: once it has stopped growing it does not begin again.
+        self.moved.wait_for(|| (!self.lane.is_growing()).then_some(())).await;
         file.truncate(readable.bytes).await?;
         // The file holds acknowledged records: after a failed sync nothing that a second one says is worth anything.
         file.full_sync().await.inspect_err(|error| {

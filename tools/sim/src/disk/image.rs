@@ -38,6 +38,11 @@ enum Change {
     Length {
         bytes: usize,
     },
+    /// Room at the end: what is read there is zeros until it is written, whatever the device had.
+    Room {
+        from: usize,
+        to: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -169,6 +174,16 @@ impl FileImage {
         self.push(Change::Length { bytes });
     }
 
+    /// Makes the file at least as long as the range needs, at once.
+    pub(super) fn reserve(&mut self, range: Range<usize>) {
+        let Range { start, end } = range;
+        if self.visible.len() < end {
+            let from = start.max(self.visible.len().next_multiple_of(SECTOR_BYTES));
+            self.visible.resize(end, 0);
+            self.push(Change::Room { from, to: end });
+        }
+    }
+
     /// What a read of the range sees now: of writes in flight, any sectors.
     pub(super) fn read(&self, position: usize, bytes: usize, prng: &mut Prng) -> Vec<u8> {
         let end = self.visible.len().min(position.saturating_add(bytes));
@@ -256,11 +271,17 @@ impl FileImage {
                 .map(|write| Change::Write { position: write.position, buffer: write.buffer }),
         );
         let mut image = std::mem::take(&mut self.durable);
+        let mut rooms = Vec::new();
         for change in &changes {
             torn += crash_change(&mut image, change, mood, prng);
+            if let Change::Room { from, to } = change
+                && image.len() >= *to
+            {
+                rooms.push(*from..*to);
+            }
         }
-        if never_synced < image.len() {
-            spoil(&mut image[never_synced..], mood, prng);
+        if mood == Mood::Mixed && never_synced < image.len() {
+            spoil(&mut image, never_synced, &rooms, prng);
         }
         self.visible.clone_from(&image);
         self.durable = image;
@@ -314,6 +335,7 @@ fn touches(change: &Change, at: usize) -> bool {
             (*position..*position + buffer.len()).contains(&at)
         }
         Change::Length { .. } => true,
+        Change::Room { from, .. } => *from <= at,
     }
 }
 
@@ -339,6 +361,7 @@ fn apply(image: &mut Vec<u8>, change: &Change) {
             copy_sectors(image, *position, buffer.bytes(), landed);
         }
         Change::Length { bytes } => image.resize(*bytes, 0),
+        Change::Room { to, .. } => image.resize((*to).max(image.len()), 0),
     }
 }
 
@@ -358,7 +381,7 @@ fn crash_change(image: &mut Vec<u8>, change: &Change, mood: Mood, prng: &mut Prn
             0
         }
         (0, _) => 0,
-        (1, _) | (_, Change::Length { .. }) => {
+        (1, _) | (_, Change::Length { .. } | Change::Room { .. }) => {
             apply(image, change);
             0
         }
@@ -376,13 +399,17 @@ fn crash_change(image: &mut Vec<u8>, change: &Change, mood: Mood, prng: &mut Prn
     }
 }
 
-/// Sectors that were never synced and read as zeros may as well hold what the device had there before.
-fn spoil(tail: &mut [u8], mood: Mood, prng: &mut Prng) {
-    if mood != Mood::Mixed {
-        return;
-    }
-    for sector in tail.chunks_mut(SECTOR_BYTES) {
-        if sector.iter().all(|byte| *byte == 0) && prng.happens(GARBAGE_ODDS) {
+/// Sectors that were never synced and read as zeros may as well hold what the device had there before, but not in room that was
+/// given as such.
+fn spoil(image: &mut [u8], never_synced: usize, rooms: &[Range<usize>], prng: &mut Prng) {
+    let starts = (never_synced..image.len()).step_by(SECTOR_BYTES);
+    for start in starts {
+        let end = image.len().min(start + SECTOR_BYTES);
+        let sector = &mut image[start..end];
+        if sector.iter().all(|byte| *byte == 0)
+            && !rooms.iter().any(|room| room.contains(&start))
+            && prng.happens(GARBAGE_ODDS)
+        {
             prng.fill(sector);
         }
     }

@@ -7,7 +7,8 @@
 //!                         .log               .index .timeindex   checkpoints, epochs, producers   names
 //! crash: unsynced writes  any subset lost,   the same            the same                   any subset of unsynced
 //!                         each torn at 512 B                                                creates, renames, removes
-//! crash: file length      as before, or up to any unsynced write's end; beyond the last sync zeros or garbage
+//! crash: file length      as before, or up to any unsynced write's end; beyond the last sync zeros or garbage,
+//!                         in room that was reserved zeros only
 //! bit rot below the sync  yes                while down          while down, without rot in a .log        no
 //! tampering while down    no                 deleted, zeroed, random, cut, extended, entries wrong           no
 //! read error (EIO)        yes                yes                 yes                        -
@@ -665,6 +666,21 @@ impl DiskFile for SimFile {
             return Err(DiskError::Io { errno: EIO });
         }
         self.image(|image, _| image.set_len(to_usize(bytes)))
+    }
+
+    async fn reserve(&self, range: Range<u64>) -> DiskResult<()> {
+        let blocks = BLOCK_BYTES as u64;
+        assert!(range.start.is_multiple_of(blocks) && range.end.is_multiple_of(blocks));
+        self.writable()?;
+        self.disk.take_time("reserve", &self.path, [range.start, range.end]).await?;
+        if !self.has_room(range.end) {
+            self.disk.shared.count(|stats| stats.refused += 1);
+            return Err(DiskError::NoSpace);
+        }
+        if self.disk.strikes(&self.path, |faults| faults.write_error) {
+            return Err(DiskError::Io { errno: EIO });
+        }
+        self.image(|image, _| image.reserve(to_usize(range.start)..to_usize(range.end)))
     }
 
     async fn size(&self) -> DiskResult<u64> {

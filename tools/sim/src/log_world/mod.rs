@@ -25,7 +25,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use commitlog::mutant::Mutant as LogMutant;
-use commitlog::{RetentionPolicy, SafeEnd};
+use commitlog::{RetentionPolicy, RoomAhead, SafeEnd};
 use partition::Mutant as LeaderMutant;
 use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
 
@@ -187,6 +187,7 @@ struct Config {
     tail_cache_bytes: usize,
     read_cache_bytes: usize,
     open_files_max: usize,
+    room_ahead: RoomAhead,
     batches_per_life: u64,
 }
 
@@ -201,6 +202,13 @@ impl Config {
             tail_cache_bytes: *prng.pick(&[0, 8_192, 100_000, 4 << 20]),
             read_cache_bytes: *prng.pick(&[0, 300_000, 4 << 20]),
             open_files_max: *prng.pick(&[1, 4, 64]),
+            room_ahead: RoomAhead {
+                group_bytes_min: *prng.pick(&[1, 4096, 64 << 10]),
+                step_bytes_min: *prng.pick(&[1, 4096]),
+                step_bytes_max: *prng.pick(&[4096, 16 << 10, 64 << 10]),
+                core_bytes_max: *prng.pick(&[0, 32 << 10, 1 << 20]),
+                free_bytes_min: 0,
+            },
             batches_per_life: prng.between(1, 40),
         }
     }

@@ -122,6 +122,7 @@ pub(super) async fn start(
             tail_cache_bytes: world.config.tail_cache_bytes,
             read_cache_bytes: world.config.read_cache_bytes,
             open_files_max: world.config.open_files_max,
+            room_ahead: world.config.room_ahead,
             mutant: world.mutant.log,
         };
         let store = Store::open(disk.clone(), world.executor.clone(), options);

@@ -147,6 +147,11 @@ impl DiskFile for FaultyFile {
         self.real.truncate(bytes).await
     }
 
+    async fn reserve(&self, range: Range<u64>) -> DiskResult<()> {
+        self.rules.pass("write", &self.path).await?;
+        self.real.reserve(range).await
+    }
+
     async fn size(&self) -> DiskResult<u64> {
         self.real.size().await
     }

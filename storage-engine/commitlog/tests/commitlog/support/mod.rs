@@ -311,6 +311,15 @@ impl DiskFile for MemoryFile {
         Ok(())
     }
 
+    async fn reserve(&self, range: Range<u64>) -> DiskResult<()> {
+        yield_once().await;
+        let mut inode = self.inode.borrow_mut();
+        let bytes = inode.bytes.len().max(usize::try_from(range.end).unwrap());
+        inode.bytes.resize(bytes, 0);
+        inode.is_dirty = true;
+        Ok(())
+    }
+
     async fn size(&self) -> DiskResult<u64> {
         yield_once().await;
         Ok(self.inode.borrow().bytes.len() as u64)

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use commitlog::mutant::Mutant;
 use commitlog::{
     AtLeastOneBatch, CheckpointMap, Log, LogIdentity, LogOptions, ReadError, ReadRequest,
-    RecoveryReport, StartKind, Store, StoreOptions, directory,
+    RecoveryReport, RoomAhead, StartKind, Store, StoreOptions, directory,
 };
 use record::{
     BatchBuilder, BatchHeader, Codec, Fold, LeaderEpoch, NewRecord, NodeId, Offset, PartitionIndex,
@@ -67,6 +67,7 @@ pub(crate) struct Settings {
     pub(crate) options: LogOptions,
     pub(crate) tail_cache_bytes: usize,
     pub(crate) read_cache_bytes: usize,
+    pub(crate) room_ahead: RoomAhead,
     pub(crate) shard: &'static str,
     pub(crate) mutant: Mutant,
     /// What the metadata says.
@@ -79,6 +80,13 @@ impl Default for Settings {
             options: LogOptions { segment_bytes: 64 * 1024, ..LogOptions::default() },
             tail_cache_bytes: 1 << 20,
             read_cache_bytes: 1 << 20,
+            room_ahead: RoomAhead {
+                group_bytes_min: 1,
+                step_bytes_min: 1,
+                step_bytes_max: 16 * 1024,
+                core_bytes_max: 64 * 1024,
+                free_bytes_min: 0,
+            },
             shard: "0",
             mutant: Mutant::NONE,
             newest_epoch: LeaderEpoch(i32::MAX),
@@ -126,6 +134,7 @@ pub(crate) async fn open_store(
         tail_cache_bytes: settings.tail_cache_bytes,
         read_cache_bytes: settings.read_cache_bytes,
         open_files_max: 16,
+        room_ahead: settings.room_ahead,
         mutant: settings.mutant,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();

@@ -5,7 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use commitlog::directory::{self, NewIds};
-use commitlog::{CheckpointMap, LogIdentity, LogOptions, StartKind, Store, StoreOptions};
+use commitlog::{
+    CheckpointMap, LogIdentity, LogOptions, RoomAhead, StartKind, Store, StoreOptions,
+};
 use record::{
     BatchBuilder, Codec, Fold, LeaderEpoch, NewRecord, NodeId, PartitionIndex, Producer,
     ProducerBatch, ProducerEpoch, ProducerId, TopicId, encode_snapshot,
@@ -93,6 +95,7 @@ async fn write(disk: SimDisk, executor: SimExecutor, ending: Ending) {
         tail_cache_bytes: 1 << 20,
         read_cache_bytes: 1 << 20,
         open_files_max: 16,
+        room_ahead: RoomAhead::default(),
         mutant: commitlog::mutant::Mutant::NONE,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();
