@@ -194,3 +194,76 @@ impl RoomOfCore {
         log.is_growing.set(false);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: RoomAhead = RoomAhead {
+        group_bytes_min: 8192,
+        step_bytes_min: 16384,
+        step_bytes_max: 65536,
+        core_bytes_max: 98304,
+        free_bytes_min: 0,
+    };
+
+    fn end(segment: i64, position: u64) -> GroupEnd {
+        let segment = Offset(segment);
+        GroupEnd { segment, position, offset: Offset(0), max: None, total_bytes: 0 }
+    }
+
+    /// What [`RoomOfCore::grow`] does where the disk has the room.
+    fn take(log: &RoomOfLog, growth: Growth) -> (u64, u64) {
+        let Growth { from, to, share, segment, written_from } = growth;
+        let room = Room { segment, from: written_from, to, share: Some(share) };
+        *log.room.borrow_mut() = Some(room);
+        log.is_growing.set(false);
+        (from, to)
+    }
+
+    #[test]
+    fn room_is_as_large_as_what_was_written_and_comes_before_it_is_used_up() {
+        let (core, log) = (RoomOfCore::new(RULES), RoomOfLog::default());
+        assert!(core.note_written(&log, 8192, &end(0, 8192), 1 << 30).is_none(), "too early");
+        let growth = core.note_written(&log, 8192, &end(0, 16384), 1 << 30).unwrap();
+        assert!(log.is_growing());
+        assert!(core.note_written(&log, 8192, &end(0, 24576), 1 << 30).is_none(), "twice at once");
+        assert_eq!(take(&log, growth), (16384, 32768));
+        // More than half of it is left, then less.
+        assert!(core.note_written(&log, 8192, &end(0, 20480), 1 << 30).is_none());
+        let growth = core.note_written(&log, 8192, &end(0, 28672), 1 << 30).unwrap();
+        assert_eq!(take(&log, growth), (32768, 57344));
+        let growth = core.note_written(&log, 8192, &end(0, 409_600), 1 << 30).unwrap();
+        assert_eq!(take(&log, growth), (409_600, 475_136), "no step is larger than the rules say");
+        assert_eq!(core.given_bytes.get(), 65536, "what was used up is given back");
+    }
+
+    #[test]
+    fn small_groups_and_full_segments_get_none() {
+        let (core, log) = (RoomOfCore::new(RULES), RoomOfLog::default());
+        assert!(core.note_written(&log, 4096, &end(0, 8192), 1 << 30).is_none());
+        assert!(core.note_written(&log, 4096, &end(0, 409_600), 1 << 30).is_none());
+        assert!(core.note_written(&log, 8192, &end(0, 417_792), 420_000).is_none(), "it is full");
+        let growth = core.note_written(&log, 8192, &end(0, 417_792), 430_000).unwrap();
+        assert_eq!(take(&log, growth), (417_792, 425_984));
+    }
+
+    #[test]
+    fn all_logs_together_keep_to_the_bound_of_the_core() {
+        let core = RoomOfCore::new(RULES);
+        let logs: Vec<RoomOfLog> = (0..3).map(|_| RoomOfLog::default()).collect();
+        let mut grown = 0;
+        for log in &logs {
+            assert!(core.note_written(log, 8192, &end(0, 8192), 1 << 30).is_none());
+            if let Some(growth) = core.note_written(log, 65536, &end(0, 73_728), 1 << 30) {
+                take(log, growth);
+                grown += 1;
+            }
+        }
+        assert_eq!(grown, 1);
+        // A roll gives it back.
+        assert!(core.note_written(&logs[0], 8192, &end(9, 8192), 1 << 30).is_none());
+        assert_eq!(core.given_bytes.get(), 0);
+        assert!(core.note_written(&logs[1], 8192, &end(0, 81_920), 1 << 30).is_some());
+    }
+}

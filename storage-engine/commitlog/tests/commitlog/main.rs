@@ -15,6 +15,7 @@ mod lifecycle;
 mod mutants;
 mod preparing;
 mod recovery;
+mod room_ahead;
 mod scrub;
 mod sealing;
 mod short;

@@ -70,6 +70,7 @@ struct Tree {
     dir_syncs_after_create: Option<(usize, DiskError)>,
     is_created: bool,
     open_files: usize,
+    free_bytes: Option<u64>,
     open_files_max: Option<usize>,
 }
 
@@ -157,6 +158,10 @@ impl MemoryDisk {
 
     pub(crate) fn syncs(&self) -> u64 {
         self.0.borrow().syncs
+    }
+
+    pub(crate) fn set_free_bytes(&self, bytes: u64) {
+        self.0.borrow_mut().free_bytes = Some(bytes);
     }
 
     /// Writes fail to files whose path has this part.
@@ -509,7 +514,7 @@ impl Disk for MemoryDisk {
     }
 
     async fn free_bytes(&self) -> DiskResult<u64> {
-        Ok(u64::MAX)
+        Ok(self.0.borrow().free_bytes.unwrap_or(u64::MAX))
     }
 }
 
