@@ -11,6 +11,7 @@ mod consume;
 mod failure;
 mod interrupt;
 mod options;
+mod page;
 mod produce;
 mod report;
 mod session;
@@ -25,6 +26,8 @@ pub(crate) enum BenchCommand {
     Consume(Box<consume::ConsumeArgs>),
     /// Show two saved results side by side, with their ratios
     Compare(compare::CompareArgs),
+    /// Draw saved results as one HTML page
+    Page(page::PageArgs),
 }
 
 /// Runs one.
@@ -33,5 +36,6 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
         BenchCommand::Produce(args) => produce::run(args),
         BenchCommand::Consume(args) => consume::run(args),
         BenchCommand::Compare(args) => compare::run(args),
+        BenchCommand::Page(args) => page::run(args),
     }
 }

@@ -77,9 +77,10 @@ struct Row {
     ratio: Option<f64>,
 }
 
+/// Which way a figure is better.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Better {
+pub(super) enum Better {
     Higher,
     Lower,
 }
@@ -107,7 +108,8 @@ pub(super) fn run(args: &CompareArgs) -> Outcome {
     })
 }
 
-fn read(path: &Path) -> Outcome<RunResult> {
+/// A saved result.
+pub(super) fn read(path: &Path) -> Outcome<RunResult> {
     let failed = |error: io::Error| Failure::io(path.display(), &error);
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
@@ -148,7 +150,7 @@ fn differences(first: &RunResult, second: &RunResult) -> Outcome<Vec<Difference>
 }
 
 /// What was asked of a run, as names and values.
-fn flat(result: &RunResult) -> Outcome<Vec<(String, Value)>> {
+pub(super) fn flat(result: &RunResult) -> Outcome<Vec<(String, Value)>> {
     let job = serde_json::to_value(&result.job).map_err(|error| {
         Failure::new(Exit::Refused, format!("what the run did cannot be told: {error}"))
     })?;
@@ -198,6 +200,13 @@ const FIGURES: [(&str, &str, Better, Figure); 20] = [
     ("client CPU", "s/GB", Better::Lower, |r| r.client.and_then(|c| c.cpu_seconds_per_gb)),
     ("client CPU", "us/request", Better::Lower, |r| r.client.and_then(|c| c.cpu_us_per_request)),
 ];
+
+/// The figures of one run, all of them in the same order for every run.
+pub(super) fn figures(
+    result: &RunResult,
+) -> impl Iterator<Item = (&'static str, &'static str, Better, Option<f64>)> {
+    FIGURES.into_iter().map(|(name, unit, better, figure)| (name, unit, better, figure(result)))
+}
 
 fn rows(first: &RunResult, second: &RunResult) -> Vec<Row> {
     let row = |(name, unit, better, figure): (&'static str, &'static str, Better, Figure)| {

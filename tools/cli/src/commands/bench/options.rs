@@ -162,6 +162,9 @@ pub(super) struct ToldArgs {
     /// Write the result as JSON, to be compared with others
     #[arg(long, value_name = "FILE")]
     pub(super) save: Option<PathBuf>,
+    /// Draw the result as one HTML page
+    #[arg(long, value_name = "FILE")]
+    pub(super) page: Option<PathBuf>,
     /// Show no progress
     #[arg(short, long)]
     pub(super) quiet: bool,

@@ -72,11 +72,7 @@ impl Show for Report<'_> {
         if result.unanswered > 0 {
             line("unanswered", format!("{} requests", result.unanswered))?;
         }
-        let audit = match &result.job {
-            Job::Produce(_) => audit_line(&result.audit),
-            Job::Consume(load) => check_line(&result.audit, load.check),
-        };
-        line("audit", audit)?;
+        line("audit", audit_text(result))?;
         for finding in &result.audit.findings {
             let text = format!(
                 "partition {} offset {}: {}: {}",
@@ -91,7 +87,8 @@ impl Show for Report<'_> {
     }
 }
 
-fn run_line(result: &RunResult) -> String {
+/// What the run did.
+pub(super) fn run_line(result: &RunResult) -> String {
     let end = match &result.end {
         RunEnd::Complete => String::new(),
         RunEnd::Interrupted => ", interrupted".to_owned(),
@@ -154,6 +151,14 @@ fn process_line(used: &ProcessUse) -> String {
         text.push_str(&format!(", {} written", show_bytes(bytes)));
     }
     text
+}
+
+/// What came of looking at the records.
+pub(super) fn audit_text(result: &RunResult) -> String {
+    match &result.job {
+        Job::Produce(_) => audit_line(&result.audit),
+        Job::Consume(load) => check_line(&result.audit, load.check),
+    }
 }
 
 fn audit_line(audit: &AuditReport) -> String {

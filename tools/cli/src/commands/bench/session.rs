@@ -15,7 +15,7 @@ use node::{CorePlatform, StopSignal};
 
 use super::options::{Cpus, ToldArgs};
 use super::units::show_bytes;
-use super::{interrupt, report};
+use super::{interrupt, page, report};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Format, Output};
 
@@ -45,15 +45,17 @@ pub(super) fn run(
     let _ = set_timerslack(TIMER_SLACK_NS);
     let stop = interrupt::watch()?;
     let save = session.told.save.as_deref().map(Save::open).transpose()?;
+    let page = session.told.page.as_deref().map(page::PageFile::open).transpose()?;
     let mut told = Told::new(session.told)?;
     let ran = crate::commands::run(Path::new("."), async |platform| {
         body(&platform, &mut told, &stop).await.map_err(Failure::from)
     })?;
     let told = told.finish();
     let saved = save.map_or(Ok(()), |save| save.write(&ran));
+    let drawn = page.map_or(Ok(()), |page| page.write(&[(ran.result.topic.clone(), &ran.result)]));
     Output::new(session.format).show(&report::Report(&ran.result))?;
     say_what_is_left(&ran);
-    told.and(saved)?;
+    told.and(saved).and(drawn)?;
     judge(ran)
 }
 

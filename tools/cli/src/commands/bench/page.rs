@@ -1,0 +1,206 @@
+//! `corelog bench page`: saved results as one HTML file that needs nothing else.
+//!
+//! Owns what the page is told of a run, and the file. How it is drawn is `document`'s.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::mem;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use load::{RunEnd, RunResult};
+
+use super::{compare, report};
+use crate::exit::{Exit, Failure, Outcome};
+
+mod axis;
+mod chart;
+mod document;
+mod markup;
+
+use document::{Comparable, PageFigure, PageRun};
+
+const EXAMPLES: &str = "\
+Examples:
+  corelog bench page run.json --out run.html
+  corelog bench page kafka.json corelog.json --out both.html
+
+The files are those that --save of a bench wrote. Of several runs each has a colour, and every
+figure its ratio to the first. The page is one file without scripts: nothing is loaded when it
+is opened. Its time is that of each run, from when measuring began.";
+
+/// Arguments.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct PageArgs {
+    /// Saved results, the one first that the others are compared with
+    #[arg(value_name = "FILE", required = true, num_args = 1..=document::SERIES)]
+    files: Vec<PathBuf>,
+    /// Where the page goes
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+/// Runs it.
+pub(super) fn run(args: &PageArgs) -> Outcome {
+    if args.files.len() > document::SERIES {
+        let fact = format!("{} results: a page has at most {}", args.files.len(), document::SERIES);
+        return Err(Failure::new(Exit::Usage, fact).advise("name fewer, or make several pages"));
+    }
+    let results = args.files.iter().map(|path| compare::read(path));
+    let results = results.collect::<Outcome<Vec<RunResult>>>()?;
+    let names = names(&args.files);
+    let runs: Vec<(String, &RunResult)> = names.into_iter().zip(&results).collect();
+    PageFile::open(&args.out)?.write(&runs)
+}
+
+/// Where a page goes. It is opened before a run: a path that is wrong is told then, and an older page stays until there is
+/// another.
+pub(super) struct PageFile<'a> {
+    path: &'a Path,
+    file: File,
+}
+
+impl<'a> PageFile<'a> {
+    /// Opens it, and leaves what is in it.
+    pub(super) fn open(path: &'a Path) -> Outcome<Self> {
+        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
+        let file = opened.map_err(|error| Failure::io(path.display(), &error))?;
+        Ok(Self { path, file })
+    }
+
+    /// Writes the page of these runs, each with its name.
+    pub(super) fn write(mut self, runs: &[(String, &RunResult)]) -> Outcome {
+        let page = page(runs)?;
+        let written = self.file.set_len(0).and_then(|()| self.file.write_all(page.as_bytes()));
+        written.map_err(|error| Failure::io(self.path.display(), &error))
+    }
+}
+
+fn page(runs: &[(String, &RunResult)]) -> Outcome<String> {
+    let described = runs.iter().map(|(name, result)| describe(name.clone(), result));
+    let described = described.collect::<Outcome<Vec<PageRun<'_>>>>()?;
+    let comparable = comparable(runs);
+    Ok(document::document(&described, &comparable))
+}
+
+fn describe(name: String, result: &RunResult) -> Outcome<PageRun<'_>> {
+    let figures = compare::figures(result).map(|(name, unit, better, value)| PageFigure {
+        name,
+        unit,
+        is_higher_better: better == compare::Better::Higher,
+        value,
+    });
+    let settings = compare::flat(result)?.into_iter().map(|(name, value)| {
+        // The text itself, not JSON's quotes around it.
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        (name, text)
+    });
+    Ok(PageRun {
+        name,
+        what: report::run_line(result),
+        result,
+        audit: report::audit_text(result),
+        unsound: unsound(result),
+        settings: settings.collect(),
+        figures: figures.collect(),
+    })
+}
+
+fn comparable(runs: &[(String, &RunResult)]) -> Comparable {
+    let Some(((_, first), others)) = runs.split_first() else { return Comparable::Yes };
+    let refusal = others.iter().find_map(|(_, other)| refusal(first, other));
+    refusal.map_or(Comparable::Yes, Comparable::No)
+}
+
+/// Why the figures of a run are not to be believed; empty where they are.
+fn unsound(result: &RunResult) -> Vec<String> {
+    let mut reasons = Vec::new();
+    if let RunEnd::Failed { reason } = &result.end {
+        reasons.push(format!("the run failed: {reason}"));
+    }
+    if result.unanswered > 0 {
+        reasons.push(format!("{} requests were never answered", result.unanswered));
+    }
+    if !result.errors.is_empty() {
+        reasons.push("batches were refused".to_owned());
+    }
+    if !result.is_sound() && reasons.is_empty() {
+        reasons.push("the audit did not pass".to_owned());
+    }
+    reasons
+}
+
+/// Why two runs cannot be compared.
+fn refusal(first: &RunResult, other: &RunResult) -> Option<String> {
+    let is_same_kind = mem::discriminant(&first.job) == mem::discriminant(&other.job);
+    let text = "One run sent and another read: no figure of one is a figure of the other.";
+    (!is_same_kind).then(|| text.to_owned())
+}
+
+/// Files by their names; by their whole paths where two have the same.
+fn names(files: &[PathBuf]) -> Vec<String> {
+    let short = |path: &PathBuf| {
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        name.to_string_lossy().into_owned()
+    };
+    let names: Vec<String> = files.iter().map(short).collect();
+    let is_unique = |name: &String| names.iter().filter(|other| *other == name).count() == 1;
+    if names.iter().all(is_unique) {
+        return names;
+    }
+    files.iter().map(|path| path.display().to_string()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use load::{Job, ReadLoad};
+
+    use super::*;
+    use crate::commands::bench::report::testing;
+
+    #[test]
+    fn runs_are_called_by_their_files_and_by_whole_paths_where_two_are_alike() {
+        let check = |files: &[&str], expected: &[&str]| {
+            let files: Vec<PathBuf> = files.iter().map(PathBuf::from).collect();
+            assert_eq!(names(&files), expected);
+        };
+        check(&["a/kafka.json", "b/corelog.json"], &["kafka", "corelog"]);
+        check(&["a/run.json", "b/run.json"], &["a/run.json", "b/run.json"]);
+    }
+
+    #[test]
+    fn a_page_tells_figures_settings_and_what_is_not_to_be_believed() {
+        let (first, mut second) = (testing::result(), testing::result());
+        second.errors = testing::errors();
+        let named = |text: &str, result| (text.to_owned(), result);
+        let text = page(&[named("first", &first), named("second", &second)]).unwrap();
+        for expected in [
+            "<th scope=\"row\">throughput</th>",
+            "<th scope=\"row\">pace.loop</th>",
+            "batches were refused",
+            "KAFKA_STORAGE_ERROR",
+            "1.00 ×</td>",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        let mut reading = testing::result();
+        reading.job = Job::Consume(ReadLoad::default());
+        let text = page(&[named("first", &first), named("second", &reading)]).unwrap();
+        assert!(text.contains("One run sent and another read") && !text.contains(" ×</td>"));
+    }
+
+    #[test]
+    fn a_page_replaces_a_longer_one_and_a_wrong_path_is_told_before() {
+        let directory = std::env::temp_dir().join(format!("corelog-page-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("page.html");
+        std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
+        let result = testing::result();
+        PageFile::open(&path).unwrap().write(&[("run".to_owned(), &result)]).unwrap();
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
+        assert!(PageFile::open(&directory.join("no/page.html")).is_err());
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}
