@@ -42,6 +42,8 @@ trap 'exit 130' INT
 failed=0 left_out=()
 cd "$here"
 "$python" compatibility.py --check || failed=1
+compare=../../benches/compare
+"$python" -m unittest discover -b -s $compare/tests -t $compare || failed=1
 bounded run.py "${broker[@]}" "${clients[@]}" "$@"
 bounded compare_run.py "${broker[@]}"
 bounded matrix_run.py "${broker[@]}"
@@ -52,5 +54,6 @@ bounded churn_run.py "${broker[@]}" "${churn[@]}"
 bounded disk_full_run.py "${broker[@]}" "${disk[@]}"
 bounded hostile_run.py "${broker[@]}" "${hostile[@]}"
 bounded many_partitions_run.py "${broker[@]}" "${many[@]}"
+bounded $compare/run.py --smoke "${broker[@]}"
 [ ${#left_out[@]} -eq 0 ] || echo "left out, since this machine does not allow them: ${left_out[*]}"
 exit "$failed"

@@ -9,7 +9,8 @@
 #   kafka.sh serve --data-dir DIR --port N [--fsync] [--set key=value]...
 #                                      formats DIR when it is new, then becomes the broker (foreground)
 #
-# Needs Java 17 and Maven. KAFKA_HEAP sets the broker's heap (1g), KAFKA_TOOL_HEAP a tool's (512m).
+# Needs Java 17 and Maven. KAFKA_HEAP sets the broker's heap (1g), KAFKA_TOOL_HEAP a tool's (512m), KAFKA_GC the broker's
+# collector and whatever else its JVM is to be told (G1 with pauses of 20 ms, as Kafka's own scripts have it).
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -67,8 +68,9 @@ serve() {
     java -Dlog4j2.configurationFile="$(logging WARN)" -cp "$cache/jars/*" kafka.tools.StorageTool \
       format -t AAAAAAAAAAAAAAAAAAAAAQ -c "$config" >&2
   fi
-  local heap=${KAFKA_HEAP:-1g}
-  jvm "$(logging INFO)" -server -Xms"$heap" -Xmx"$heap" -XX:+UseG1GC -XX:MaxGCPauseMillis=20 kafka.Kafka "$config"
+  local heap=${KAFKA_HEAP:-1g} collector
+  read -ra collector <<<"${KAFKA_GC:--XX:+UseG1GC -XX:MaxGCPauseMillis=20}"
+  jvm "$(logging INFO)" -server -Xms"$heap" -Xmx"$heap" "${collector[@]}" kafka.Kafka "$config"
 }
 
 [ $# -gt 0 ] || fail "what? see the head of this file"

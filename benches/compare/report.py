@@ -1,0 +1,265 @@
+"""The table: what was found, what was wanted, met or missed; as markdown between markers, and as JSON.
+
+Pure but for the writing of files. A row that did not settle, and a scenario that failed, are said so where the figures stand.
+"""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from figures import Spread, Target, number, ratios, spread
+from scenarios import BY_ID, HIGHER_IS_BETTER, Across, Load, Row
+from sides import CORELOG
+
+BEGIN, END = "<!-- compare:begin -->", "<!-- compare:end -->"
+# Of figures without a target these are in the table; JSON has all.
+ALWAYS_SHOWN = ("MB/s", "CPU-s/GB")
+
+
+class ReportError(Exception):
+    """The page cannot be written; the text says why."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the table."""
+
+    scenario: str
+    durability: str
+    what: str
+    ours: float | None
+    theirs: float | None
+    ratio: Spread | None
+    target: str
+    # "met", "missed", "not measured", or nothing where nothing was wanted.
+    verdict: str
+    note: str = ""
+
+
+def median_of(values: Sequence[float | None]) -> float | None:
+    """Of those that there are."""
+    found = spread([value for value in values if value is not None])
+    return None if found is None else found.middle
+
+
+def column(cell: dict[str, Any], side: str, figure: str) -> list[float | None]:
+    """A figure of a side, pair by pair."""
+    return [pair.get(side, {}).get(figure) for pair in cell["pairs"]]
+
+
+def best_kafka(cell: dict[str, Any], figure: str) -> str | None:
+    """Kafka's side with the better middle of this figure: the better collector counts."""
+    sides = {side for pair in cell["pairs"] for side in pair if side != CORELOG}
+    # A collector that was left out after the first pair has too few values to be judged by.
+    whole = [side for side in sorted(sides) if all(side in pair for pair in cell["pairs"])]
+    middles = {side: median_of(column(cell, side, figure)) for side in whole}
+    known = {side: value for side, value in middles.items() if value is not None}
+    if not known:
+        return None
+    choose = max if figure in HIGHER_IS_BETTER else min
+    return choose(known, key=lambda side: known[side])
+
+
+def judged(value: float | None, target: Target | None) -> list[bool]:
+    """Whether it is met, where something is wanted; what was not measured is not met."""
+    if target is None:
+        return []
+    return [value is not None and target.is_met(value)]
+
+
+def verdict_of(checks: Sequence[bool], is_measured: bool) -> str:
+    """In a word."""
+    if not checks:
+        return ""
+    if not is_measured:
+        return "not measured"
+    return "met" if all(checks) else "missed"
+
+
+def line_of(load: Load, row: Row, cell: dict[str, Any]) -> Line:
+    """A row of a load."""
+    kafka = best_kafka(cell, row.figure)
+    ours = column(cell, CORELOG, row.figure)
+    theirs = column(cell, kafka, row.figure) if kafka else [None] * len(ours)
+    found = spread(ratios(ours, theirs))
+    own = median_of(ours)
+    checks = judged(found.middle if found else None, row.ratio) + judged(own, row.own)
+    wanted = [row.ratio.text(" x")] if row.ratio else []
+    wanted += [row.own.text("")] if row.own else []
+    is_measured = (row.ratio is None or found is not None) and (row.own is None or own is not None)
+    return Line(
+        load.id,
+        load.durability,
+        row.figure,
+        own,
+        median_of(theirs),
+        found,
+        " and ".join(wanted),
+        verdict_of(checks, is_measured),
+        "" if cell["has_settled"] else "not settled",
+    )
+
+
+def line_across(load: Load, across: Across, cell: dict[str, Any], other: dict[str, Any] | None) -> Line:
+    """Ours on disk against Kafka's before it: two loads of one session, so that there is one ratio and no spread."""
+    kafka = best_kafka(other, across.figure) if other else None
+    ours = median_of(column(cell, CORELOG, across.figure))
+    theirs = median_of(column(other, kafka, across.figure)) if other and kafka else None
+    found = spread(ratios([ours], [theirs]))
+    checks = judged(found.middle if found else None, across.ratio)
+    what = f"{across.figure}, to Kafka's D0 in {across.kafka_load}"
+    target = across.ratio.text(" x")
+    return Line(load.id, "D1 to D0", what, ours, theirs, found, target, verdict_of(checks, found is not None))
+
+
+def lines_of_special(cell: dict[str, Any]) -> list[Line]:
+    """The rows of a scenario that made its own."""
+    lines = []
+    for row in cell["rows"]:
+        values = row["values"]
+        ours = values.get(CORELOG)
+        kafkas = [value for side, value in values.items() if side != CORELOG]
+        theirs = (max if row["is_higher_better"] else min)(kafkas) if kafkas else None
+        found = spread(ratios([ours], [theirs]))
+        own = Target(**row["own"]) if row["own"] else None
+        ratio = Target(**row["ratio"]) if row["ratio"] else None
+        checks = judged(found.middle if found else None, ratio) + judged(ours, own)
+        wanted = [ratio.text(" x")] if ratio else []
+        wanted += [own.text("")] if own else []
+        what = row["what"] + (f", {row['unit']}" if row["unit"] else "")
+        is_measured = (ratio is None or found is not None) and (own is None or ours is not None)
+        verdict = verdict_of(checks, is_measured)
+        lines.append(Line(cell["id"], "", what, ours, theirs, found, " and ".join(wanted), verdict))
+    return lines
+
+
+def lines_of_floor(state: dict[str, Any]) -> list[Line]:
+    """S1a and S2b to the thread that does nothing else, in the same session."""
+    lines = []
+    for name, floor in (("S1a", "direct write, 1 MiB"), ("S2b", "direct write + fdatasync, 1 MiB")):
+        row = state.get("floor", {}).get(f"floor: receive + CRC + {floor}")
+        cell = state["cells"].get(name)
+        if row is None or cell is None or cell["status"] != "done":
+            continue
+        for figure, least in (("MB/s", row["gb_per_second"] * 1000), ("CPU-s/GB", row["cpu_seconds_per_gb"])):
+            ours = median_of(column(cell, CORELOG, figure))
+            found = spread(ratios([ours], [least]))
+            lines.append(Line(name, "floor", f"{figure}, to the floor program", ours, least, found, "", ""))
+    return lines
+
+
+def lines_of(state: dict[str, Any]) -> list[Line]:
+    """All lines, in the order of the scenarios."""
+    lines: list[Line] = []
+    for name, cell in state["cells"].items():
+        if cell["status"] != "done":
+            lines.append(Line(name, "", f"{cell['status']}: {cell['why']}", None, None, None, "", "not measured"))
+        elif cell["kind"] == "special":
+            lines += lines_of_special(cell)
+        else:
+            load = BY_ID[name]
+            lines += [line_of(load, row, cell) for row in load.rows]
+            others = state["cells"]
+            for across in load.across:
+                other = others.get(across.kafka_load)
+                usable = other if other and other["status"] == "done" else None
+                lines.append(line_across(load, across, cell, usable))
+    return lines + lines_of_floor(state)
+
+
+def escaped(text: str) -> str:
+    """What came from a process must not break the table."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")[:400]
+
+
+def shown(value: float | None) -> str:
+    """A figure, or a dash."""
+    return "-" if value is None else number(value)
+
+
+def shown_ratio(ratio: Spread | None) -> str:
+    """The middle with its ends; one value alone."""
+    if ratio is None:
+        return "-"
+    ends = f" ({number(ratio.least)} to {number(ratio.most)})" if ratio.count > 1 else ""
+    return f"{number(ratio.middle)} x{ends}"
+
+
+def table(lines: Sequence[Line]) -> str:
+    """Markdown."""
+    text = [
+        "| scenario | durability | figure | Corelog | Kafka | ratio (least to most) | target | |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for line in lines:
+        if not line.target and not line.verdict and line.what.partition(",")[0] not in ALWAYS_SHOWN and line.durability:
+            continue
+        verdict = f"**{line.verdict}**" if line.verdict in ("missed", "not measured") else line.verdict
+        last = ", ".join(part for part in (verdict, line.note) if part)
+        cells = [line.scenario, line.durability, escaped(line.what), shown(line.ours), shown(line.theirs)]
+        cells += [shown_ratio(line.ratio), line.target or "-", last or "-"]
+        text.append("| " + " | ".join(cells) + " |")
+    return "\n".join(text)
+
+
+def summary(state: dict[str, Any]) -> str:
+    """The whole section between the markers."""
+    lines = lines_of(state)
+    verdicts = [line.verdict for line in lines if line.verdict]
+    counts = {verdict: verdicts.count(verdict) for verdict in ("met", "missed", "not measured")}
+    machine = ", ".join(f"{name} {value}" for name, value in state["machine"].items())
+    options = state["options"]
+    text = [
+        f"Measured {state['date']} by `{state['command']}`, Corelog {state['corelog']}, Apache Kafka {state['kafka']}. "
+        f"Machine: {machine}.",
+        "",
+        f"{counts['met']} targets met, {counts['missed']} missed, {counts['not measured']} not measured.",
+        "",
+        table(lines),
+    ]
+    notes = [f"{name}: {note}" for name, cell in state["cells"].items() for note in cell.get("notes", [])]
+    if options["scale"] != 1:
+        notes.insert(0, f"large sizes and times were scaled by {number(options['scale'])}")
+    if notes:
+        text += ["", *(f"- {escaped(note)}" for note in notes)]
+    return "\n".join(text)
+
+
+def replace_section(page: str, section: str) -> str:
+    """The page with what stands between the markers replaced."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ReportError(f"the page has no place for the table: {BEGIN} and {END} on lines of their own")
+    return f"{before}{BEGIN}\n{section}\n{END}{after}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Whole or not at all: a run that is killed here has its last state."""
+    beside = path.with_name(path.name + ".new")
+    with beside.open("w", encoding="utf-8") as sink:
+        sink.write(text)
+        sink.flush()
+        os.fsync(sink.fileno())
+    beside.replace(path)
+
+
+def write(state: dict[str, Any], results: Path, page: Path | None) -> None:
+    """All that is told: JSON and markdown with the results, and the section of the page."""
+    section = summary(state)
+    lines = [line_as_json(line) for line in lines_of(state)]
+    known = {name: state[name] for name in ("date", "command", "corelog", "kafka", "machine", "options")}
+    write_atomically(results / "report.json", json.dumps({**known, "rows": lines}, indent=1) + "\n")
+    write_atomically(results / "report.md", section + "\n")
+    if page is not None:
+        write_atomically(page, replace_section(page.read_text(encoding="utf-8"), section))
+
+
+def line_as_json(line: Line) -> dict[str, Any]:
+    """With the spread as an object."""
+    fields = dict(vars(line))
+    fields["ratio"] = vars(line.ratio) if line.ratio else None
+    return fields

@@ -1,0 +1,474 @@
+"""The scenarios that are more than a run of the bench: two clients at once, kills, idle connections, a soak, the floor.
+
+Each gives rows: what was found for every side, and what is wanted of it. The rows are in the order of the table.
+"""
+
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import machine
+from client import RoundFailed, judged, perf_megabytes
+from figures import Target, at_least, at_most
+from harness import raw
+from harness.paths import KAFKA_SH
+from rounds import Session, say
+from scenarios import BY_ID, figures_of
+from sides import CORELOG, Broker
+
+COLD_BYTES = 10_000_000_000
+KILLED_BYTES = 20_000_000_000
+KILLED_PARTITIONS = 1_000
+CONNECTIONS, ACTIVE = 10_000, 1_000
+IDLE_WATCH_SECONDS = 10
+# Half a minute on a machine that does nothing else.
+FLOOR_SECONDS_MAX = 600
+SOAK_SECONDS, SOAK_EDGE_SECONDS = 1_800, 300
+FIRST_ANSWER_SECONDS_MAX = 300.0
+# Kafka's perf test is a JVM that must compile too: below some gigabytes it measures that.
+PERF_RECORDS = 2_000_000
+
+
+@dataclass(frozen=True)
+class Found:
+    """A line of the table."""
+
+    what: str
+    unit: str
+    values: dict[str, float]
+    own: Target | None = None
+    # Ours to the better of Kafka's.
+    ratio: Target | None = None
+    is_higher_better: bool = False
+
+    def saved(self) -> dict[str, Any]:
+        """As JSON has it."""
+        return asdict(self)
+
+
+def concluded(name: str, found: list[Found], notes: list[str]) -> dict[str, Any]:
+    """What is kept of a scenario."""
+    rows = [row.saved() for row in found]
+    return {"id": name, "kind": "special", "status": "done", "rows": rows, "notes": notes}
+
+
+def run_bench(session: Session, side: str, words: list[str], seconds: float, name: str) -> dict[str, Any]:
+    """One run against a side's broker, its result saved."""
+    broker = session.broker(side)
+    save = saved(session, name, side)
+    return session.client.run_bench(words, broker.bootstrap, broker.pid, save, seconds)
+
+
+def saved(session: Session, name: str, side: str) -> Path:
+    """Where a result of its own goes."""
+    session.rounds += 1
+    return session.results / "rounds" / f"{session.rounds:04}-{name}-{side}.json"
+
+
+def make_topic(session: Session, side: str, topic: str, partitions: int, configs: tuple[str, ...] = ()) -> None:
+    """A topic that stays as long as its broker."""
+    line = [str(session.client.binary), "topic", "create", topic, "-p", str(partitions)]
+    line += ["-b", session.broker(side).bootstrap, "--timeout-ms", "120000"]
+    for config in configs:
+        line += ["-c", config]
+    session.client.call(line, 180)
+
+
+def each_side(session: Session, measure: Callable[[str], dict[str, float]]) -> dict[str, dict[str, float]]:
+    """What `measure` finds on every side, each with a fresh broker that is alone."""
+    found = {}
+    for side in (CORELOG, *session.effort.kafkas):
+        session.end_brokers()
+        found[side] = measure(side)
+        say(f"{side}: " + ", ".join(f"{name} {value:.4g}" for name, value in found[side].items()))
+    session.end_brokers()
+    return found
+
+
+def of(found: dict[str, dict[str, float]], name: str) -> dict[str, float]:
+    """One figure of every side that has it."""
+    return {side: figures[name] for side, figures in found.items() if name in figures}
+
+
+def cold_catch_up(session: Session) -> dict[str, Any]:
+    """S4: a log that is in nobody's memory is read once, alone and beside a producer."""
+    size = int(COLD_BYTES * session.effort.scale)
+    notes = [f"{size / 1e9:.1f} GB are read"]
+
+    def measure(side: str) -> dict[str, float]:
+        make_topic(session, side, "cold", 4, no_sync(side))
+        fill = ["produce", "--topic", "cold", "--partitions-per-request", "4", "--batch-bytes", "256KiB"]
+        run_bench(session, side, [*fill, "--bytes", str(size), "--warm-up", "0", "--audit-bytes", "1MB"], 600, "S4-fill")
+        read = ["consume", "--topic", "cold", "--check", "offsets"]
+        paced = ["produce", "--rate", "20MB", "--batch-records", "10", "--connections", "8", "--warm-up", "1"]
+        paced += no_sync_words(side)
+        forget(session, side, notes)
+        alone = figures_of(run_bench(session, side, read, 600, "S4-read-alone"))["MB/s"] or 0.0
+        quiet = figures_of(run_bench(session, side, [*paced, "--duration", "15"], 20, "S4-write-alone"))
+        forget(session, side, notes)
+        broker = session.broker(side)
+        seconds = max(5, int(size / 1e6 / max(alone, 1.0) * 1.5) + 2)
+        save = saved(session, "S4-write-beside", side)
+        words = [*paced, "--duration", str(seconds)]
+        writer = session.client.start(session.client.bench(words, broker.bootstrap, broker.pid, save))
+        beside = figures_of(run_bench(session, side, read, 600, "S4-read-beside"))["MB/s"] or 0.0
+        written = figures_of(judged(save, *session.client.finish(writer, seconds + 240)))
+        return {
+            "alone": alone,
+            "beside": beside,
+            "kept": beside / alone,
+            "p99.9": written["p99.9 ms"] or 0.0,
+            "slower": (written["p99.9 ms"] or 0.0) / max(quiet["p99.9 ms"] or 0.0, 1e-9),
+        }
+
+    found = each_side(session, measure)
+    return concluded(
+        "S4",
+        [
+            Found("cold read alone", "MB/s", of(found, "alone"), is_higher_better=True),
+            Found("cold read beside 20 MB/s", "MB/s", of(found, "beside"), is_higher_better=True),
+            Found("of the speed alone", "x", of(found, "kept"), own=at_least(0.9), is_higher_better=True),
+            Found("producer's p99.9 beside the read", "ms", of(found, "p99.9")),
+            Found("to its p99.9 alone", "x", of(found, "slower"), own=at_most(1.5)),
+        ],
+        sorted(set(notes)),
+    )
+
+
+def no_sync(side: str) -> tuple[str, ...]:
+    """A topic's options for D0."""
+    return ("write.caching=true",) if side == CORELOG else ()
+
+
+def no_sync_words(side: str) -> list[str]:
+    """The same for a run that makes its topic."""
+    return [word for option in no_sync(side) for word in ("-c", option)]
+
+
+def forget(session: Session, side: str, notes: list[str]) -> None:
+    """Nothing of what was written stays in memory: the broker starts anew, and the page cache is dropped."""
+    broker = session.broker(side)
+    broker.terminate()
+    if not machine.drop_page_cache():
+        notes.append("the page cache could not be dropped (needs root): what is called cold may have been in memory")
+    broker.start()
+
+
+def many_partitions(session: Session) -> dict[str, Any]:
+    """S6c: ten times the partitions at most cost three tenths of the rate."""
+    words = ["--batch-bytes", "4KiB", "--partitions-per-request", "20", "--connections", "4", "--in-flight", "5"]
+    end = ["--warm-up", "1", "--duration", str(session.effort.seconds), "--audit-bytes", "1GB"]
+    rates: dict[int, float] = {}
+    for count in (1_000, 10_000):
+        session.end_brokers()
+        run = ["produce", *words, "--partitions", str(count), *end, *no_sync_words(CORELOG)]
+        figures = figures_of(run_bench(session, CORELOG, run, session.effort.seconds, f"S6c-{count}"))
+        rates[count] = figures["MB/s"] or 0.0
+    session.end_brokers()
+    kept = rates[10_000] / max(rates[1_000], 1e-9)
+    return concluded(
+        "S6c",
+        [
+            Found("1,000 partitions, D0", "MB/s", {CORELOG: rates[1_000]}, is_higher_better=True),
+            Found("10,000 partitions, D0", "MB/s", {CORELOG: rates[10_000]}, is_higher_better=True),
+            Found("of the 1,000's rate", "x", {CORELOG: kept}, own=at_least(0.7), is_higher_better=True),
+        ],
+        [],
+    )
+
+
+@contextlib.contextmanager
+def idle_connections(port: int, count: int) -> Iterator[None]:
+    """So many clients that have asked once what the broker can do, and say nothing more."""
+    opened: list[raw.Connection] = []
+    try:
+        for _ in range(count):
+            connection = raw.Connection(port)
+            opened.append(connection)
+            connection.call(raw.API_VERSIONS, 0, b"")
+        yield
+    finally:
+        for connection in opened:
+            connection.socket.close()
+
+
+def connections(session: Session) -> dict[str, Any]:
+    """S7: nine of ten connections are idle, and the tenth does not notice."""
+    idle = CONNECTIONS - ACTIVE
+    words = ["produce", "--record-size", "1024", "--batch-records", "1", "--connections", str(ACTIVE)]
+    words += ["--in-flight", "1", "--request-rate", "2000", "--partitions", "16", "--warm-up", "2"]
+
+    def measure(side: str) -> dict[str, float]:
+        broker = session.broker(side)
+        run = [*words, "--duration", str(session.effort.seconds), *no_sync_words(side)]
+        # The first counts for nothing: memory that the active ones need is there afterwards.
+        run_bench(session, side, run, session.effort.seconds, "S7-warm")
+        without = figures_of(run_bench(session, side, run, session.effort.seconds, "S7-without"))
+        before = broker.rss_bytes()
+        with idle_connections(broker.port, idle):
+            grown = broker.rss_bytes() - before
+            among = figures_of(run_bench(session, side, run, session.effort.seconds, "S7-among"))
+        return {
+            "bytes": grown / idle,
+            "without": without["p99 ms"] or 0.0,
+            "among": among["p99 ms"] or 0.0,
+            "slower": (among["p99 ms"] or 0.0) / max(without["p99 ms"] or 0.0, 1e-9),
+        }
+
+    found = each_side(session, measure)
+    return concluded(
+        "S7",
+        [
+            Found("memory of an idle connection", "bytes", of(found, "bytes"), own=at_most(8_192)),
+            Found("p99 without idle ones", "ms", of(found, "without")),
+            Found("p99 among 9,000 idle ones", "ms", of(found, "among")),
+            Found("to p99 without them", "x", of(found, "slower"), own=at_most(1.2)),
+        ],
+        ["a JVM's heap is there before the first connection: its growth says little"],
+    )
+
+
+def restart(session: Session) -> dict[str, Any]:
+    """S10: from exec to the first record written and read, after a kill and after a clean stop."""
+    size = int(KILLED_BYTES * session.effort.scale)
+
+    def measure(side: str) -> dict[str, float]:
+        make_topic(session, side, "many", KILLED_PARTITIONS, no_sync(side))
+        fill = ["produce", "--topic", "many", "--partitions-per-request", "20", "--batch-bytes", "64KiB"]
+        fill += ["--connections", "4", "--bytes", str(size), "--warm-up", "0", "--audit-bytes", "1MB"]
+        run_bench(session, side, fill, 900, "S10-fill")
+        broker = session.broker(side)
+        broker.kill()
+        killed = first_answer(broker)
+        machine.settle()
+        broker.terminate()
+        return {"killed": killed, "stopped": first_answer(broker)}
+
+    found = each_side(session, measure)
+    # The issue wants twenty times as fast: a twentieth of the time.
+    return concluded(
+        "S10",
+        [
+            Found("kill -9 to first produce and fetch", "s", of(found, "killed"), at_most(1.0), at_most(1 / 20)),
+            Found("clean stop to first produce and fetch", "s", of(found, "stopped"), own=at_most(0.3)),
+        ],
+        [f"{size / 1e9:.1f} GB in {KILLED_PARTITIONS:,} partitions"],
+    )
+
+
+def first_answer(broker: Broker) -> float:
+    """Starts it; the seconds from exec until a record is acknowledged and read back."""
+    begin = time.monotonic()
+    broker.start()
+    batch = raw.batch([(None, b"first")], int(time.time() * 1000))
+    while True:
+        try:
+            with raw.Connection(broker.port) as connection:
+                produced = connection.produce("many", 7, batch)
+                if produced.error == raw.NONE:
+                    fetched = connection.fetch(raw.FetchFrom("many", 7, produced.base_offset))
+                    if fetched.error == raw.NONE and fetched.records:
+                        return time.monotonic() - begin
+        except (OSError, raw.Closed):
+            pass
+        if time.monotonic() - begin > FIRST_ANSWER_SECONDS_MAX:
+            raise RoundFailed(f"no record was taken within {FIRST_ANSWER_SECONDS_MAX:.0f} s of the start")
+        # A refusal is answered at once: asking without a pause would take the broker's only CPU.
+        time.sleep(0.005)
+
+
+def floor_rows(session: Session) -> dict[str, dict[str, float]]:
+    """The floor program's rows, by name: what a thread needs that does nothing else."""
+    line = [str(session.client.card), "floor", "-o", "json", "--client-cpu", session.client.cpu]
+    line += ["--server-cpu", session.where.server_cpus.split("-")[0], "--floor-dir", str(session.where.directory)]
+    line += ["--warm-up-seconds", "2", "--round-mib", "1024", "--rounds-max", "3"]
+    return card_rows(session.client.call(line, FLOOR_SECONDS_MAX))
+
+
+def card_rows(output: str) -> dict[str, dict[str, float]]:
+    """The rows of a card in JSON, which follows the lines of its progress."""
+    start = output.find("{")
+    try:
+        rows = json.loads(output[start:])["rows"] if start >= 0 else []
+    except (ValueError, KeyError, TypeError):
+        rows = []
+    if not rows:
+        raise RoundFailed(f"no card in what cost-card printed: {output[-400:]}")
+    return {row["name"]: row for row in rows}
+
+
+FLOOR_PRODUCE = "floor: receive + CRC + direct write + fdatasync"
+FLOOR_SEND = "floor: send from memory"
+
+
+def cost_card(session: Session) -> dict[str, Any]:
+    """S11: what a gigabyte costs, beside what it costs at least; and what nothing costs."""
+    session.end_brokers()
+    broker = session.broker(CORELOG)
+    time.sleep(2)
+    before, resident = broker.cpu_seconds(), broker.rss_bytes()
+    time.sleep(IDLE_WATCH_SECONDS)
+    idle = (broker.cpu_seconds() - before) / IDLE_WATCH_SECONDS
+    line = [str(session.client.card), "produce", "fetch", "-o", "json", "-b", broker.bootstrap]
+    line += ["--pid", str(broker.pid), "--client-cpu", session.client.cpu, "--floor-dir", str(session.where.directory)]
+    line += ["--warm-up-seconds", str(session.effort.warm_up_seconds), "--rounds-max", "3"]
+    rows = card_rows(session.client.call(line, 900))
+    floors = floor_rows(session)
+    # Larger than the broker's memory for such reads; read after a start, so that nothing of it is there.
+    size = int(4_000_000_000 * session.effort.scale)
+    notes = [f"{size / 1e9:.1f} GB are read cold"]
+    make_topic(session, CORELOG, "cold", 1)
+    fill = ["produce", "--topic", "cold", "--bytes", str(size), "--warm-up", "0", "--audit-bytes", "1MB"]
+    run_bench(session, CORELOG, fill, 300, "S11-fill")
+    forget(session, CORELOG, notes)
+    read = ["consume", "--topic", "cold", "--check", "offsets"]
+    cold = figures_of(run_bench(session, CORELOG, read, 300, "S11-cold"))["CPU-s/GB"] or 0.0
+    session.end_brokers()
+    produce, fetch = cost_of(rows, "produce"), cost_of(rows, "hot fetch")
+    least, send = cost_of(floors, FLOOR_PRODUCE), cost_of(floors, FLOOR_SEND)
+
+    def ours(what: str, unit: str, value: float, target: Target | None) -> Found:
+        return Found(what, unit, {CORELOG: value}, own=target)
+
+    return concluded(
+        "S11",
+        [
+            ours("produce, 1 MiB, D1", "CPU-s/GB", produce, at_most(0.20)),
+            ours("to the floor (with fdatasync)", "x", produce / least, at_most(1.6)),
+            ours("hot fetch", "CPU-s/GB", fetch, at_most(0.28)),
+            ours("to sending from memory", "x", fetch / send, None),
+            ours("cold fetch", "CPU-s/GB", cold, at_most(0.35)),
+            ours("idle", "% of a core", idle * 100, at_most(0.5)),
+            ours("idle, resident", "MB", resident / 1e6, at_most(60)),
+            *(ours(name, "CPU-s/GB", row["cpu_seconds_per_gb"], None) for name, row in floors.items() if "cpu_seconds_per_gb" in row),
+        ],
+        notes,
+    )
+
+
+def cost_of(rows: dict[str, dict[str, float]], start: str) -> float:
+    """CPU seconds of a gigabyte in the row whose name begins so."""
+    for name, row in rows.items():
+        if name.startswith(start) and "cpu_seconds_per_gb" in row:
+            return row["cpu_seconds_per_gb"]
+    raise RoundFailed(f"the card has no row {start!r}: {', '.join(rows)}")
+
+
+def soak(session: Session) -> dict[str, Any]:
+    """S12: fifty keyed producers while retention takes what is old; the end is as the beginning."""
+    seconds = max(60, int(SOAK_SECONDS * session.effort.scale))
+    edge = min(SOAK_EDGE_SECONDS, seconds // 6)
+    session.end_brokers()
+    words = ["produce", "--rate", "30MB", "--batch-records", "10", "--keys", "10000", "--connections", "50"]
+    words += ["--partitions", "16", "--consumers", "1", "--warm-up", "10", "--duration", str(seconds)]
+    words += ["-c", "retention.bytes=134217728", "-c", "segment.bytes=33554432"]
+    result = run_bench(session, CORELOG, words, seconds + 10, "S12")
+    session.end_brokers()
+    first, last = edges(result["intervals"], edge)
+    changes = {name: last[name] / max(first[name], 1e-9) for name in first}
+
+    def kept(what: str, name: str, target: Target, is_higher_better: bool = False) -> Found:
+        return Found(what, "x", {CORELOG: changes[name]}, own=target, is_higher_better=is_higher_better)
+
+    return concluded(
+        "S12",
+        [
+            Found("throughput, first", "MB/s", {CORELOG: first["MB/s"]}),
+            kept("throughput, last to first", "MB/s", at_least(0.9), is_higher_better=True),
+            Found("p99.9 of a second, first", "ms", {CORELOG: first["p99.9 ms"]}),
+            kept("p99.9, last to first", "p99.9 ms", at_most(1.1)),
+            kept("memory, last to first", "resident MB", at_most(1.1)),
+        ],
+        [f"{seconds} s; first and last {edge} s; 30 MB/s, D1, one consumer beside"],
+    )
+
+
+def edges(intervals: list[dict[str, Any]], seconds: int) -> tuple[dict[str, float], dict[str, float]]:
+    """What the first and the last seconds of a run tell."""
+    def told(part: list[dict[str, Any]]) -> dict[str, float]:
+        if not part:
+            raise RoundFailed("the run has no intervals")
+        length = sum(second["seconds"] for second in part)
+        resident = [second["broker"]["rss_bytes"] / 1e6 for second in part if second.get("broker")]
+        return {
+            "MB/s": sum(second["bytes"] for second in part) / 1e6 / max(length, 1e-9),
+            "p99.9 ms": median(second["p999_ms"] for second in part),
+            "resident MB": median(resident) if resident else 0.0,
+        }
+
+    return told(intervals[:seconds]), told(intervals[-seconds:])
+
+
+def shards(session: Session) -> dict[str, Any]:
+    """One table: three loads at one and two shards, clients told of the node or of its cores."""
+    found: list[Found] = []
+    costs: dict[tuple[str, int, str], float] = {}
+    for count in (1, 2):
+        for advertise in ("node", "core"):
+            where = replace(
+                session.where,
+                shards=count,
+                server_cpus="0" if count == 1 else "0-1",
+                settings=(f"advertise={advertise}",),
+            )
+            session.end_brokers()
+            session.broker(CORELOG, where)
+            for name in ("S1b", "S2c", "S8"):
+                load = BY_ID[name]
+                session.run(CORELOG, load, session.effort.seconds)
+                figures = session.run(CORELOG, load, session.effort.seconds)
+                costs[name, count, advertise] = figures["CPU-s/GB"] or 0.0
+                for figure in (load.primary, "CPU-s/GB", "p99.9 ms"):
+                    what = f"{name}, {count} shard{'s' if count > 1 else ''}, {advertise}: {figure}"
+                    found.append(Found(what, "", {CORELOG: figures[figure] or 0.0}))
+    session.end_brokers()
+    for name in ("S1b", "S2c", "S8"):
+        ratio = costs[name, 2, "node"] / max(costs[name, 2, "core"], 1e-9)
+        what = f"{name}, 2 shards: CPU of node to core mode"
+        found.append(Found(what, "x", {CORELOG: ratio}, own=at_most(1.4)))
+    return concluded("shards", found, ["two shards have both CPUs, and share one with the client"])
+
+
+def perf_test(session: Session) -> dict[str, Any]:
+    """Kafka's own perf test says the same: the direction of two rows, by a client that nobody here wrote."""
+    found = []
+    for name, durability, extra in (("S1a", "D0", 1), ("S2a", "D1", 16)):
+        rates = {}
+        for side in (CORELOG, session.effort.kafkas[0]):
+            session.end_brokers()
+            load = BY_ID[name]
+            options = load.topic_words(side)
+            make_topic(session, side, "perf", extra, tuple(word for word in options if word != "-c"))
+            rates[side] = perf_rate(session, side, "1048576" if extra == 1 else "65536")
+        session.end_brokers()
+        kafka = rates[session.effort.kafkas[0]]
+        what = f"kafka-producer-perf-test as {name}, {durability}: same direction"
+        found.append(Found(what, "MB/s", {CORELOG: rates[CORELOG], session.effort.kafkas[0]: kafka}, ratio=at_least(1.0), is_higher_better=True))
+    return concluded("perf", found, ["MB are 2^20 bytes; the Java client has CPU 1 and bounds both"])
+
+
+def perf_rate(session: Session, side: str, batch_bytes: str) -> float:
+    """MB a second of the Java producer."""
+    records = max(10_000, int(PERF_RECORDS * session.effort.scale))
+    properties = [f"bootstrap.servers={session.broker(side).bootstrap}", "acks=all", f"batch.size={batch_bytes}"]
+    properties += ["linger.ms=5", "buffer.memory=134217728", "max.request.size=4194304", "enable.idempotence=false"]
+    line = ["taskset", "-c", session.client.cpu, "env", "KAFKA_TOOL_HEAP=1g", "KAFKA_TOOL_TIER=4", str(KAFKA_SH)]
+    line += ["producer-perf-test", "--topic", "perf", "--num-records", str(records), "--record-size", "1024"]
+    return perf_megabytes(session.client.call([*line, "--throughput", "-1", "--producer-props", *properties], 600))
+
+
+SPECIAL: dict[str, tuple[str, Callable[[Session], dict[str, Any]]]] = {
+    "S4": ("cold catch-up beside a producer of 20 MB/s", cold_catch_up),
+    "S6c": ("10,000 partitions against 1,000", many_partitions),
+    "S7": ("10,000 connections, one in ten active", connections),
+    "S10": ("restart with 1,000 partitions", restart),
+    "S11": ("cost card", cost_card),
+    "S12": ("soak with retention", soak),
+    "shards": ("shards and advertise", shards),
+    "perf": ("kafka-producer-perf-test", perf_test),
+}

@@ -1,0 +1,1 @@
+"""Tests of what benches/compare computes and writes; no broker is started."""

@@ -1,0 +1,151 @@
+"""What the table says of rounds: medians, the better collector, verdicts, and what has no figures."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+import report
+from figures import at_least, at_most
+from report import BEGIN, END
+from scenarios import BY_ID, Load, Row, rows
+
+
+def figures(megabytes: float | None, cpu: float = 1.0) -> dict[str, float | None]:
+    return {"MB/s": megabytes, "CPU-s/GB": cpu, "p99.9 ms": 1.0, "resident MB": 50.0}
+
+
+def cell(name: str, pairs: list[dict[str, Any]], has_settled: bool = True) -> dict[str, Any]:
+    return {"id": name, "kind": "load", "status": "done", "pairs": pairs, "has_settled": has_settled}
+
+
+def pair(ours: float | None, g1: float, zgc: float | None = None) -> dict[str, Any]:
+    found = {"corelog": figures(ours, 0.3), "kafka-g1": figures(g1)}
+    return found if zgc is None else found | {"kafka-zgc": figures(zgc)}
+
+
+def state(**cells: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "date": "2026-01-01",
+        "command": "run.py --quick",
+        "corelog": "0.1.0",
+        "kafka": "4.4.0",
+        "machine": {"CPU": "A|B", "CPUs": "2"},
+        "options": {"mode": "quick", "scale": 1, "scenarios": list(cells)},
+        "cells": cells,
+    }
+
+
+class Ratios(unittest.TestCase):
+    """A ratio is the middle of the ratios of pairs, to the better of Kafka's collectors."""
+
+    def test_the_better_collector_counts_figure_by_figure(self) -> None:
+        pairs = [pair(300, 100, 120), pair(330, 90, 110), pair(300, 100, 125)]
+        line = report.line_of(BY_ID["S1a"], Row("MB/s", at_least(2.2)), cell("S1a", pairs))
+        assert line.ratio is not None
+        self.assertEqual((line.ours, line.theirs), (300, 120))
+        self.assertEqual((line.ratio.middle, line.ratio.least, line.ratio.most), (2.5, 2.4, 3.0))
+        self.assertEqual(line.verdict, "met")
+        # Of CPU less is better.
+        pairs[1]["kafka-g1"]["CPU-s/GB"] = pairs[2]["kafka-g1"]["CPU-s/GB"] = 0.5
+        cost = report.line_of(BY_ID["S1a"], Row("CPU-s/GB", at_most(0.2)), cell("S1a", pairs))
+        self.assertEqual((cost.theirs, cost.verdict), (0.5, "missed"))
+
+    def test_a_collector_that_was_left_out_after_the_first_pair_does_not_count(self) -> None:
+        pairs = [pair(300, 100, 500), pair(300, 100)]
+        self.assertEqual(report.best_kafka(cell("S1a", pairs), "MB/s"), "kafka-g1")
+
+    def test_ratio_and_own_bound_must_both_be_met(self) -> None:
+        row = Row("MB/s", at_least(2), at_least(1_000))
+        for ours, expected in [(1_000.0, "met"), (999.0, "missed"), (None, "not measured")]:
+            line = report.line_of(BY_ID["S1a"], row, cell("S1a", [pair(ours, 100)]))
+            self.assertEqual(line.verdict, expected, ours)
+        self.assertEqual(line.target, "≥ 2 x and ≥ 1,000")
+
+    def test_ours_on_disk_is_held_against_kafka_before_it_and_says_so(self) -> None:
+        found = report.lines_of(state(S1b=cell("S1b", [pair(500, 200)]), S2a=cell("S2a", [pair(600, 20)])))
+        [across] = [line for line in found if line.durability == "D1 to D0"]
+        assert across.ratio is not None
+        self.assertEqual((across.theirs, across.ratio.middle, across.verdict), (200, 3.0, "met"))
+        alone = report.lines_of(state(S2a=cell("S2a", [pair(600, 20)])))
+        self.assertEqual([line.verdict for line in alone if line.durability == "D1 to D0"], ["not measured"])
+
+    def test_the_floor_of_the_same_run_stands_beside(self) -> None:
+        found = state(S1a=cell("S1a", [pair(800, 400)]))
+        floor = {"gb_per_second": 1.6, "cpu_seconds_per_gb": 0.15}
+        found["floor"] = {"floor: receive + CRC + direct write, 1 MiB": floor}
+        lines = report.lines_of_floor(found)
+        self.assertEqual([line.ratio and line.ratio.middle for line in lines], [0.5, 2.0])
+
+
+class Table(unittest.TestCase):
+    """Nothing is left out silently."""
+
+    def test_what_failed_and_what_did_not_settle_stands_in_the_table(self) -> None:
+        failed = {"id": "S8", "kind": "load", "status": "failed", "why": "exit 5 | <b>\nlost"}
+        text = report.summary(state(S1a=cell("S1a", [pair(300, 100)], has_settled=False), S8=failed))
+        self.assertIn("failed: exit 5 \\| &lt;b> lost | - | - | - | - | **not measured** |", text)
+        self.assertIn("| met, not settled |", text)
+        self.assertIn("**missed**, not settled", text)
+        self.assertIn("1 targets met, 1 missed, 1 not measured", text)
+
+    def test_every_row_of_a_scenario_of_its_own_is_told(self) -> None:
+        row = {"what": "kill", "unit": "s", "values": {"corelog": 0.5, "kafka-g1": 20.0, "kafka-zgc": 22.0}}
+        row |= {"own": vars(at_most(1)), "ratio": vars(at_most(1 / 20)), "is_higher_better": False}
+        special = {"id": "S10", "kind": "special", "status": "done", "rows": [row], "notes": ["small"]}
+        text = report.summary(state(S10=special))
+        self.assertIn("| S10 |  | kill, s | 0.5 | 20 | 0.025 x | ≤ 0.05 x and ≤ 1 | met |", text)
+        self.assertIn("- S10: small", text)
+
+    def test_a_scaled_run_says_so(self) -> None:
+        found = state()
+        found["options"]["scale"] = 0.1
+        self.assertIn("scaled by 0.1", report.summary(found))
+
+
+class Page(unittest.TestCase):
+    """Only what is between the markers changes."""
+
+    def test_the_section_is_replaced_and_the_rest_stays(self) -> None:
+        page = f"above\n{BEGIN}\nold\n{END}\nbelow\n"
+        once = report.replace_section(page, "new")
+        self.assertEqual(once, f"above\n{BEGIN}\nnew\n{END}\nbelow\n")
+        self.assertEqual(report.replace_section(once, "new"), once)
+        for broken in ("no markers", f"{BEGIN} only", f"{END} {BEGIN}"):
+            with self.assertRaises(report.ReportError):
+                report.replace_section(broken, "new")
+
+    def test_results_are_written_with_the_page(self) -> None:
+        with tempfile.TemporaryDirectory() as scratch:
+            page = Path(scratch) / "page.md"
+            page.write_text(f"{BEGIN}\n{END}\n")
+            report.write(state(S1a=cell("S1a", [pair(300, 100)])), Path(scratch), page)
+            self.assertIn("| S1a | D0 | MB/s | 300 | 100 | 3 x |", page.read_text())
+            self.assertIn('"verdict": "met"', (Path(scratch) / "report.json").read_text())
+
+    def test_the_page_of_the_repository_has_a_place_for_the_table(self) -> None:
+        page = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
+        report.replace_section(page.read_text(), "")
+
+
+class Scenarios(unittest.TestCase):
+    """Durability classes are never mixed by a topic's options."""
+
+    def test_each_class_has_the_option_of_the_broker_that_needs_it(self) -> None:
+        for durability, side, expected in [
+            ("D0", "corelog", ("-c", "write.caching=true")),
+            ("D0", "kafka-g1", ()),
+            ("D1", "corelog", ()),
+            ("D1", "kafka-zgc", ("-c", "flush.messages=1")),
+        ]:
+            load = Load("x", "", durability, (), rows())
+            self.assertEqual(load.topic_words(side), expected, (durability, side))
+
+    def test_what_is_held_against_another_load_is_of_the_weaker_class(self) -> None:
+        for load in BY_ID.values():
+            for across in load.across:
+                self.assertEqual((load.durability, BY_ID[across.kafka_load].durability), ("D1", "D0"))
+
+
+if __name__ == "__main__":
+    unittest.main()
