@@ -94,12 +94,17 @@ class Trust(unittest.TestCase):
         ):
             self.assertIsNotNone(unsound(sound(**change)), change)
 
-    def test_a_durable_round_without_a_flush_of_the_device_is_void(self) -> None:
+    def test_a_durable_round_whose_device_flushed_too_seldom_is_void(self) -> None:
+        result = {"connections": 8, "job": {"in_flight": 5}, "measured": {"requests": 4_000}}
+        least = rounds.flushes_least(result)
+        self.assertEqual(least, 90)
         session = Rehearsed({})
-        for count in (0, None):
+        for count in (0, 89, None):
             with self.assertRaises(RoundFailed):
-                session.check_flushes(BY_ID["S2a"], "corelog", count)
-        session.check_flushes(BY_ID["S2a"], "corelog", 1)
+                session.check_flushes("S2a on corelog", count, least)
+        session.check_flushes("S2a on corelog", 90, least)
+        session.needs_flushes = False
+        session.check_flushes("S2a on corelog", 0, least)
 
     def test_flushes_are_the_sixteenth_field(self) -> None:
         with tempfile.TemporaryDirectory() as scratch:
