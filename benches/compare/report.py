@@ -99,8 +99,18 @@ def line_of(load: Load, row: Row, cell: dict[str, Any]) -> Line:
         found,
         " and ".join(wanted),
         verdict_of(checks, is_measured),
-        "" if cell["has_settled"] else "not settled",
+        # Where it answered nothing in time there is no figure of it, and the reason is wanted all the more.
+        ", ".join(remarks(cell, kafka or best_kafka(cell, "MB/s"))),
     )
+
+
+def remarks(cell: dict[str, Any], kafka: str | None) -> list[str]:
+    """What a reader must know of the rounds."""
+    found = [] if cell["has_settled"] else ["not settled"]
+    for side, name in ((CORELOG, "Corelog"), (kafka, "Kafka")):
+        if side and median_of(column(cell, side, "behind")):
+            found.append(f"{name} did not keep the rate")
+    return found
 
 
 def line_across(load: Load, across: Across, cell: dict[str, Any], other: dict[str, Any] | None) -> Line:

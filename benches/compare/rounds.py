@@ -153,12 +153,18 @@ class Session:
 
 
 def flushes_least(result: dict[str, Any]) -> int:
-    """What so many durable acknowledgements need of the device.
+    """What so many durable acknowledgements need of the device; every one waits for a flush that ends after it came.
 
-    Between two flushes no more can be acknowledged than was in flight. One in ten is let go: the first and the last of a round.
+    As fast as possible, no more can be acknowledged between two flushes than was in flight. At a rate, requests come evenly: those
+    that come between two flushes wait half of that time on the average, so that flushes are at most twice the mean latency apart.
+    One in ten is let go: the first and the last of a round.
     """
-    in_flight = result["connections"] * result["job"]["in_flight"]
-    return max(1, int(0.9 * result["measured"]["requests"] / in_flight))
+    measured, job = result["measured"], result["job"]
+    if job["pace"]["loop"] == "closed":
+        least = measured["requests"] / (result["connections"] * job["in_flight"])
+    else:
+        least = measured["seconds"] * 1_000 / (2 * max(result["latency"]["mean_ms"], 1e-3))
+    return max(1, int(0.9 * least))
 
 
 def faster(sides: Sequence[str], pair: Pair, primary: str) -> list[str]:
@@ -177,8 +183,12 @@ def faster(sides: Sequence[str], pair: Pair, primary: str) -> list[str]:
 
 
 def primaries(pairs: Sequence[Pair], sides: Sequence[str], primary: str) -> list[list[float]]:
-    """What tells warmth, pair by pair and side by side."""
-    return [[pair[side].get(primary) or 0.0 for side in sides] for pair in pairs]
+    """What tells warmth, pair by pair and side by side; of a side that answers nothing in time, how much it takes at all."""
+
+    def told(figures: Figures) -> float:
+        return figures.get(primary) or figures.get("MB/s") or 0.0
+
+    return [[told(pair[side]) for side in sides] for pair in pairs]
 
 
 def is_enough(pairs: Sequence[Pair], sides: Sequence[str], primary: str, wanted: int) -> bool:

@@ -190,7 +190,10 @@ def run(options: argparse.Namespace) -> int:
         with tempfile.TemporaryDirectory(prefix="corelog-compare-results-") as scratch:
             return run_into(options, Path(scratch))
     dated = REPOSITORY / "target" / "compare" / time.strftime("%Y%m%d-%H%M%S")
-    return run_into(options, options.resume or options.out or dated)
+    results = options.resume or options.out or dated
+    code = run_into(options, results)
+    say(f"results: {results}")
+    return code
 
 
 def run_into(options: argparse.Namespace, results: Path) -> int:
@@ -227,7 +230,6 @@ def run_into(options: argparse.Namespace, results: Path) -> int:
     page = None if options.no_docs or mode == "smoke" else PAGE
     report.write(state, results, page)
     print((results / "report.md").read_text())
-    say(f"results: {results}")
     return exit_code(state)
 
 

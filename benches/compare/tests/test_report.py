@@ -55,6 +55,13 @@ class Ratios(unittest.TestCase):
         pairs = [pair(300, 100, 500), pair(300, 100)]
         self.assertEqual(report.best_kafka(cell("S1a", pairs), "MB/s"), "kafka-g1")
 
+    def test_a_side_that_did_not_keep_the_rate_is_named(self) -> None:
+        pairs = [pair(50, 14), pair(50, 15)]
+        for one in pairs:
+            one["corelog"]["behind"], one["kafka-g1"]["behind"] = 0.0, 2_000.0
+        line = report.line_of(BY_ID["S3d"], Row("p50 ms"), cell("S3d", pairs))
+        self.assertEqual(line.note, "Kafka did not keep the rate")
+
     def test_ratio_and_own_bound_must_both_be_met(self) -> None:
         row = Row("MB/s", at_least(2), at_least(1_000))
         for ours, expected in [(1_000.0, "met"), (999.0, "missed"), (None, "not measured")]:

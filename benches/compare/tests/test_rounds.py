@@ -65,6 +65,10 @@ class Order(unittest.TestCase):
         self.assertFalse(cell["has_settled"])
         self.assertEqual(cell["discarded"] + len(cell["pairs"]), 2 + rounds.DISCARDED_MAX)
 
+    def test_a_side_that_answers_nothing_in_time_is_judged_by_what_it_takes(self) -> None:
+        pairs = [{"corelog": {"p50 ms": 1.0, "MB/s": 10.0}, "kafka-g1": {"p50 ms": None, "MB/s": 0.5}}]
+        self.assertEqual(rounds.primaries(pairs, ["corelog", "kafka-g1"], "p50 ms"), [[1.0, 0.5]])
+
     def test_the_slower_collector_is_left_out_of_a_quick_run(self) -> None:
         effort = replace(EFFORT, has_all_collectors=False)
         script = {"corelog": [9.0] * 9, "kafka-g1": [1.0] * 9, "kafka-zgc": [2.0] * 9}
@@ -95,8 +99,11 @@ class Trust(unittest.TestCase):
             self.assertIsNotNone(unsound(sound(**change)), change)
 
     def test_a_durable_round_whose_device_flushed_too_seldom_is_void(self) -> None:
-        result = {"connections": 8, "job": {"in_flight": 5}, "measured": {"requests": 4_000}}
-        least = rounds.flushes_least(result)
+        measured = {"requests": 4_000, "seconds": 4.0}
+        result = {"connections": 8, "measured": measured, "latency": {"mean_ms": 2.0}}
+        paced = result | {"job": {"in_flight": 5, "pace": {"loop": "bytes"}}}
+        self.assertEqual(rounds.flushes_least(paced), 900)
+        least = rounds.flushes_least(result | {"job": {"in_flight": 5, "pace": {"loop": "closed"}}})
         self.assertEqual(least, 90)
         session = Rehearsed({})
         for count in (0, 89, None):
