@@ -17,6 +17,7 @@ mod buffer;
 mod disk;
 mod errno;
 mod exit;
+mod heap;
 mod lock;
 mod mesh;
 mod net;

@@ -28,6 +28,7 @@ use nix::sys::signal::{SigHandler, Signal, signal};
 
 use crate::disk::{FREE_LIST_BYTES, GlommioDisk};
 use crate::exit::ExitReason;
+use crate::heap;
 use crate::lock::DirectoryLock;
 use crate::mesh::{CoreMesh, MeshSeat, seats};
 use crate::platform::{CorePlatform, panic_text};
@@ -155,6 +156,7 @@ where
     ControlFuture: Future<Output = ExitReason> + 'static,
 {
     let Claim { _lock, directory_kind, open_files_max } = claim;
+    heap::keep_freed_memory();
     let signals = Signals::catch().map_err(|errno| StartError::Signals { errno })?;
     let placement = topology::placement(options.shards, &topology::cpus());
     let shard_count = u16::try_from(placement.len()).expect("placement keeps to SHARD_COUNT_MAX");

@@ -59,6 +59,10 @@ impl<K: Ord + Clone, V: Clone> Lru<K, V> {
         self.entries.range(..=key.clone()).next_back().map(|(key, held)| (key, &held.value))
     }
 
+    pub(crate) fn contains(&self, key: &K) -> bool {
+        self.entries.contains_key(key)
+    }
+
     /// Puts a value in place of any older one, and forgets old ones until the budget holds again.
     pub(crate) fn insert(&mut self, key: K, value: V, weight: usize) {
         self.remove(&key);

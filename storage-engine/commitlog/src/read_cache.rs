@@ -1,15 +1,18 @@
 //! Checked stretches of old log, shared by whoever reads behind the tail.
 //!
 //! Owns extents: whole batches back to back, in the memory they were read into. An extent enters after the checksum of each
-//! of its batches was right and leaves when the budget of the core is passed, the one used longest ago first.
+//! of its batches was right and leaves when the budget of the core is passed, the one used longest ago first. It also knows what
+//! is being read ahead, so that nobody reads the same twice, and what nobody has taken yet does not push out what others read.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use record::Offset;
 
 use crate::disk::Disk;
 use crate::files::{LogKey, SegmentKey};
+use crate::local::Event;
 use crate::lru::Lru;
 use crate::tail_cache::{Glimpse, Next, RecordSlice, Take, Taken, Taker};
 
@@ -90,14 +93,75 @@ struct ExtentKey {
     first_offset: Offset,
 }
 
+/// Of the cache, what may be read ahead and not taken yet: one part in so many.
+const AHEAD_PART: usize = 2;
+
+/// What a reader is expected to ask for next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ahead {
+    /// It is being read.
+    Loading { bytes: usize },
+    /// It is in the cache, and nobody has asked for it yet.
+    Unread { bytes: usize },
+}
+
 /// The extents of one core.
 pub(crate) struct ReadCache<D: Disk> {
     extents: RefCell<Lru<ExtentKey, Rc<Extent<D>>>>,
+    bytes_max: usize,
+    ahead: RefCell<BTreeMap<ExtentKey, Ahead>>,
+    /// Something that was being read ahead is not any more.
+    loaded: Event,
 }
 
 impl<D: Disk> ReadCache<D> {
     pub(crate) fn new(bytes_max: usize) -> Self {
-        Self { extents: RefCell::new(Lru::new(bytes_max)) }
+        Self {
+            extents: RefCell::new(Lru::new(bytes_max)),
+            bytes_max,
+            ahead: RefCell::default(),
+            loaded: Event::default(),
+        }
+    }
+
+    /// Takes note that `bytes` are being read ahead from `offset` on, until [`ReadCache::end_ahead`]; false where that is there or
+    /// on its way, or too much is.
+    pub(crate) fn begin_ahead(&self, segment: SegmentKey, offset: Offset, bytes: usize) -> bool {
+        let key = ExtentKey { segment, first_offset: offset };
+        let extents = self.extents.borrow();
+        let mut ahead = self.ahead.borrow_mut();
+        if extents.contains(&key) || ahead.contains_key(&key) {
+            return false;
+        }
+        // What was evicted before anybody took it waits for nobody.
+        ahead.retain(|key, one| matches!(one, Ahead::Loading { .. }) || extents.contains(key));
+        let waiting: usize =
+            ahead.values().map(|(Ahead::Loading { bytes } | Ahead::Unread { bytes })| bytes).sum();
+        let fits = waiting + bytes <= self.bytes_max / AHEAD_PART;
+        if fits {
+            ahead.insert(key, Ahead::Loading { bytes });
+        }
+        fits
+    }
+
+    /// The reading ahead is over, whatever came of it.
+    pub(crate) fn end_ahead(&self, segment: SegmentKey, offset: Offset) {
+        let key = ExtentKey { segment, first_offset: offset };
+        let mut ahead = self.ahead.borrow_mut();
+        if let Some(Ahead::Loading { bytes }) = ahead.remove(&key)
+            && self.extents.borrow().contains(&key)
+        {
+            ahead.insert(key, Ahead::Unread { bytes });
+        }
+        drop(ahead);
+        self.loaded.notify();
+    }
+
+    /// Waits while the batches from `offset` on are being read ahead.
+    pub(crate) async fn read_ahead_ended(&self, segment: SegmentKey, offset: Offset) {
+        let key = ExtentKey { segment, first_offset: offset };
+        let is_loading = || matches!(self.ahead.borrow().get(&key), Some(Ahead::Loading { .. }));
+        self.loaded.wait_for(|| (!is_loading()).then_some(())).await;
     }
 
     /// The extent that holds `offset`.
@@ -109,6 +173,10 @@ impl<D: Disk> ReadCache<D> {
             return None;
         }
         let key = *key;
+        let mut ahead = self.ahead.borrow_mut();
+        if let Some(Ahead::Unread { .. }) = ahead.get(&key) {
+            ahead.remove(&key);
+        }
         extents.get(&key)
     }
 

@@ -18,7 +18,7 @@ use crate::read_cache::{Extent, copy_out, cut};
 use crate::small_file::{block_ceiling, block_floor};
 use crate::tail_cache::RecordSlice;
 
-/// One transfer of a cold read: four of them keep a device busy that one leaves idle.
+/// One transfer of a cold read, or a little more: four of them keep a device busy that one leaves idle.
 const TRANSFER_BYTES: u64 = 256 * 1024;
 /// Transfers in flight together.
 const TRANSFERS_MAX: usize = 4;
@@ -104,7 +104,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
 
     /// Loads whole batches from `from` on into the read cache.
     pub(crate) async fn load(&self, readable: Readable, from: LoadFrom) -> DiskResult<Loaded<D>> {
-        let wanted = from.bytes_wanted.clamp(TRANSFER_BYTES, IO_BYTES_MAX as u64);
+        let wanted = load_bytes(&from);
         let mut pieces =
             Pieces { position: from.position, bytes: 0, slices: Vec::new(), memory_bytes: 0 };
         self.fetch(readable, &mut pieces, from.position + wanted).await?;
@@ -182,10 +182,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let file = self.shared.files.get(&self.directory, key, OpenMode::Read).await?;
         let end = block_ceiling(to);
         let mut start = block_floor(pieces.end());
+        // In equal parts: a last one of a block or two would cost as much time as all of them together.
+        let parts = ((end - start) / TRANSFER_BYTES).max(1);
+        let part = block_ceiling((end - start).div_ceil(parts));
         while start < end {
             let mut transfers = Vec::with_capacity(TRANSFERS_MAX);
             while transfers.len() < TRANSFERS_MAX && start < end {
-                let bytes = (end - start).min(TRANSFER_BYTES);
+                let bytes = (end - start).min(part);
                 let asked = usize::try_from(bytes).unwrap_or(IO_BYTES_MAX);
                 let (file, at) = (&file, start);
                 transfers.push(async move { (at, asked, file.read_at_aligned(at, asked).await) });
@@ -247,6 +250,11 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }
         checked
     }
+}
+
+/// How much is read for a caller, unless its first batch is larger.
+pub(crate) fn load_bytes(from: &LoadFrom) -> u64 {
+    from.bytes_wanted.clamp(TRANSFER_BYTES, IO_BYTES_MAX as u64)
 }
 
 struct Checked {

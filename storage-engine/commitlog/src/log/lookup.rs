@@ -46,12 +46,13 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         readable: Readable,
         offset: Offset,
     ) -> Result<Start, ReadError> {
-        if let Some(start) = self.start_in_memory(readable.base, offset) {
-            return Ok(start);
-        }
+        // Who reads on knows the place; an index knows that of a batch before it.
         let key = self.segment_key(readable.base);
         if let Some(position) = self.shared.read_cache.position_after(key, offset) {
             return Ok(Start::exact(position, offset));
+        }
+        if let Some(start) = self.start_in_memory(readable.base, offset) {
+            return Ok(start);
         }
         let held = self.index(readable).await?;
         Ok(match held.index.at_or_before(offset) {

@@ -9,12 +9,13 @@ use record::Offset;
 
 use crate::disk::Disk;
 use crate::error::ReadError;
-use crate::executor::Executor;
+use crate::executor::{Executor, TaskClass};
+use crate::files::SegmentKey;
 use crate::index::IndexDamage;
-use crate::log::cold::{LoadFrom, Loaded};
+use crate::log::cold::{LoadFrom, Loaded, load_bytes};
 use crate::log::damage::{Damage, Readable};
 use crate::log::lookup::Start;
-use crate::log::{Log, LogInner};
+use crate::log::{BusyTask, Log, LogInner};
 use crate::mutant::Rule;
 use crate::read_cache::Extent;
 use crate::shared::IndexOrigin;
@@ -133,7 +134,46 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             return Err(ReadError::BelowStart { asked: take.from, log_start });
         };
         let extent = self.extent_for(readable, take.from, take.bytes_max).await?;
+        self.read_on(base, &extent, take);
         Ok(extent.read(take))
+    }
+
+    /// Reads ahead what follows `extent` for a reader that came to it from the one before: while its bytes are sent, the disk
+    /// brings the next.
+    fn read_on(&self, base: Offset, extent: &Extent<D>, take: Take) {
+        let key = self.segment_key(base);
+        let cache = &self.shared.read_cache;
+        // Of no batch but the first: whether the tail cache has it.
+        let next = Take { from: extent.next_offset, bytes_max: 0, ..take };
+        let Some(readable) = self.readable(base) else { return };
+        if cache.position_after(key, extent.first_offset).is_none()
+            || extent.end_position >= readable.bytes
+            || next.from >= take.end
+            || self.damage_holding(next.from).is_some()
+            || self.tail.read(next).is_some()
+        {
+            return;
+        }
+        let from = LoadFrom {
+            position: extent.end_position,
+            base_offset: Some(next.from),
+            last_offset: None,
+            bytes_wanted: take.bytes_max,
+        };
+        let bytes = usize::try_from(load_bytes(&from)).unwrap_or(usize::MAX);
+        if !cache.begin_ahead(key, next.from, bytes) {
+            return;
+        }
+        let Some(task) = self.busy_task() else { return cache.end_ahead(key, next.from) };
+        let ahead = ReadAhead { task, segment: key, offset: next.from };
+        // The reader may be waiting for it by then: no less urgent than its own reading would be.
+        let load = async move {
+            if !ahead.task.is_closed() {
+                // What fails, or is damaged, the reader meets by itself.
+                drop(ahead.task.load(readable, from).await);
+            }
+        };
+        self.shared.executor.spawn(TaskClass::Foreground, Box::pin(load));
     }
 
     /// The checked stretch of log that holds `offset`, which lies below the end of `readable`.
@@ -148,6 +188,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             return Err(ReadError::Closed);
         }
         let key = self.segment_key(readable.base);
+        self.shared.read_cache.read_ahead_ended(key, offset).await;
+        if self.is_closed() {
+            return Err(ReadError::Closed);
+        }
         if let Some(extent) = self.shared.read_cache.holding(key, offset) {
             return Ok(extent);
         }
@@ -264,6 +308,19 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             offsets: range.clone(),
         });
         ReadError::Damaged { range }
+    }
+}
+
+/// A reading ahead, over when it is dropped, whatever way that comes.
+struct ReadAhead<D: Disk, E: Executor> {
+    task: BusyTask<D, E>,
+    segment: SegmentKey,
+    offset: Offset,
+}
+
+impl<D: Disk, E: Executor> Drop for ReadAhead<D, E> {
+    fn drop(&mut self) {
+        self.task.shared.read_cache.end_ahead(self.segment, self.offset);
     }
 }
 

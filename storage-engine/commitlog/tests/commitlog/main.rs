@@ -14,6 +14,7 @@ mod lifecycle;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod preparing;
+mod read_ahead;
 mod recovery;
 mod room_ahead;
 mod scrub;
