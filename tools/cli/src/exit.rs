@@ -22,6 +22,10 @@ pub(crate) enum Exit {
     Damaged = 5,
     /// A file, pipe or terminal of this machine failed.
     Io = 6,
+    /// The figures of a bench are not to be believed: the rate was not kept, or nothing was measured.
+    Unsound = 7,
+    /// A bench could not read back what was acknowledged: whether it is there is not known.
+    Unaudited = 8,
 }
 
 /// The table of `corelog --help`; kept beside the numbers it explains.
@@ -30,7 +34,8 @@ Exit codes:
   0  done                          4  no answer, or no record, in time
   1  refused by a broker or file   5  damage: log files, or a bench audit
   2  wrong command line            6  a local file or pipe failed
-  3  no broker reachable           10 and up: see serve --help";
+  3  no broker reachable           7  figures of a bench that do not hold
+  8  a bench that was not audited  10 and up: see serve --help";
 
 /// Why a command ends early.
 #[derive(Debug)]
@@ -103,6 +108,8 @@ mod tests {
             Exit::TimedOut,
             Exit::Damaged,
             Exit::Io,
+            Exit::Unsound,
+            Exit::Unaudited,
         ];
         for code in codes {
             let number = format!("{}  ", code as u8);

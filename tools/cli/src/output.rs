@@ -44,13 +44,25 @@ impl Output {
 
     /// Prints one value and sends it on.
     pub(crate) fn show(&mut self, value: &impl Show) -> Outcome {
-        let result = match self.format {
+        let shown = self.write(value);
+        check(shown)
+    }
+
+    /// The same for a command that has more to say at its end than what it shows: a reader that went away does not end it.
+    pub(crate) fn offer(&mut self, value: &impl Show) -> Outcome {
+        match self.write(value) {
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+            result => result.map_err(|error| Failure::io("standard output", &error)),
+        }
+    }
+
+    fn write(&mut self, value: &impl Show) -> io::Result<()> {
+        match self.format {
             Format::Table => value.show_table(&mut self.sink),
             Format::Json => write_json_line(&mut self.sink, value),
             Format::Yaml => write_document(&mut self.sink, value),
-        };
-        check(result)?;
-        self.flush()
+        }?;
+        self.sink.flush()
     }
 
     /// Writes through `write`; what it writes may stay in the buffer until [`Output::flush`].

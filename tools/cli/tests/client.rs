@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a step that fails says where")]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;

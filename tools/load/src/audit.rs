@@ -23,6 +23,9 @@ const FINDINGS_MAX: usize = 20;
 /// What the audit found.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct AuditReport {
+    /// What came of it.
+    #[serde(default)]
+    pub verdict: AuditVerdict,
     /// Whether every batch that was acknowledged, and looked at, is there once, in order and unchanged.
     pub has_passed: bool,
     /// Whether everything was looked at: a bound on the bytes, or on the memory of what was acknowledged, ends it early.
@@ -31,6 +34,15 @@ pub struct AuditReport {
     pub acked_batches: u64,
     /// Of them, those found as they were sent.
     pub matched_batches: u64,
+    /// Of them, those that the topic's own retention took before they were looked for: they lie before the log's start.
+    #[serde(default)]
+    pub expired_batches: u64,
+    /// Offsets that consumers found gone, since retention was faster than they were: they went on at the log's start.
+    #[serde(default)]
+    pub skipped_offsets: u64,
+    /// Acknowledged batches that were not with every consumer when a run that failed ended: nobody waited for them.
+    #[serde(default)]
+    pub undelivered_batches: u64,
     /// Batches that are there without an acknowledgement.
     pub unacked_batches: u64,
     /// Of those, how many there may be.
@@ -45,6 +57,21 @@ pub struct AuditReport {
     pub unreadable_count: u64,
     /// The first of them.
     pub findings: Vec<Finding>,
+}
+
+/// What an audit says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AuditVerdict {
+    /// The broker did not give everything back, and nothing that it gave was wrong: nobody knows.
+    #[default]
+    NotAudited,
+    /// Everything is as it must be.
+    Passed,
+    /// What was looked at is, and not everything was.
+    PassedInPart,
+    /// Something must not be.
+    Failed,
 }
 
 /// Something that must not be.
@@ -112,6 +139,17 @@ impl AuditReport {
         self.finding_count > self.unreadable_count
     }
 
+    /// What it says, from what was found.
+    #[must_use]
+    pub fn judge(&self) -> AuditVerdict {
+        match (self.has_passed, self.is_complete) {
+            (true, true) => AuditVerdict::Passed,
+            (true, false) => AuditVerdict::PassedInPart,
+            (false, _) if self.has_contradicted() => AuditVerdict::Failed,
+            (false, _) => AuditVerdict::NotAudited,
+        }
+    }
+
     /// Takes note of a finding.
     pub(crate) fn find(
         &mut self,
@@ -131,6 +169,7 @@ impl AuditReport {
     pub(crate) fn absorb(&mut self, other: &Self) {
         self.finding_count += other.finding_count;
         self.unreadable_count += other.unreadable_count;
+        self.skipped_offsets += other.skipped_offsets;
         let room = FINDINGS_MAX.saturating_sub(self.findings.len());
         self.findings.extend(other.findings.iter().take(room).cloned());
     }
@@ -145,6 +184,7 @@ impl AuditReport {
             self.find(FindingKind::Unacked, PartitionIndex(-1), -1, fact);
         }
         self.has_passed = self.finding_count == 0;
+        self.verdict = self.judge();
     }
 }
 
@@ -157,6 +197,8 @@ pub(crate) struct PartitionAudit {
     /// Those before this were looked at.
     looked_at: usize,
     next_offset: i64,
+    /// The log begins here, within a batch perhaps: one that begins before is no overlap.
+    starts_at: i64,
     end_offset: i64,
     bytes: u64,
     /// More than that is not looked at, but for the batch that reaches it.
@@ -171,6 +213,7 @@ impl PartitionAudit {
             acked,
             looked_at: 0,
             next_offset: offsets.start,
+            starts_at: i64::MIN,
             end_offset: offsets.end,
             bytes: 0,
             bytes_max: u64::MAX,
@@ -195,6 +238,47 @@ impl PartitionAudit {
     /// Whether as much was looked at as was asked.
     pub(crate) fn is_spent(&self) -> bool {
         self.bytes >= self.bytes_max
+    }
+
+    /// Compares with the end of the log what was acknowledged: what lies beyond it is missing, whether or not anything is read.
+    pub(crate) fn look_at_end(&mut self, templates: &[Template], report: &mut AuditReport) {
+        let end = self.end_offset;
+        while let Some(last) = self.acked.last() {
+            let records = templates.get(last.template()).map_or(1, |template| template.records);
+            if last.base_offset().0.saturating_add(i64::from(records)) <= end {
+                break;
+            }
+            let fact = format!("the log ends at {end}");
+            report.find(FindingKind::Missing, self.partition, last.base_offset().0, fact);
+            self.acked.pop();
+        }
+    }
+
+    /// The log begins at `start` by now, beyond what was to be read next. Where that can be `explained`, what lies before counts as
+    /// expired; else it is missing.
+    pub(crate) fn skip_to(
+        &mut self,
+        start: i64,
+        explained: bool,
+        templates: &[Template],
+        report: &mut AuditReport,
+    ) {
+        while let Some(acked) = self.acked.get(self.looked_at) {
+            let base = acked.base_offset().0;
+            let records = templates.get(acked.template()).map_or(1, |template| template.records);
+            if base.saturating_add(i64::from(records)) > start {
+                break;
+            }
+            self.looked_at += 1;
+            if explained {
+                report.expired_batches += 1;
+                continue;
+            }
+            let fact = format!("the log begins at {start}, which no retention explains");
+            report.find(FindingKind::Missing, self.partition, base, fact);
+        }
+        self.next_offset = self.next_offset.max(start);
+        self.starts_at = start;
     }
 
     /// Looks at what the broker gave for [`PartitionAudit::next_offset`]; gives how many batches brought it further. A broker
@@ -237,6 +321,13 @@ impl PartitionAudit {
         self.looked_at = self.acked.len();
     }
 
+    /// The broker says that there is nothing where something was acknowledged: what follows is missing.
+    pub(crate) fn lost(&mut self, report: &mut AuditReport, fact: String) {
+        report.find(FindingKind::Missing, self.partition, self.next_offset, fact);
+        self.next_offset = self.end_offset;
+        self.looked_at = self.acked.len();
+    }
+
     /// Everything was read: what was not found is missing.
     pub(crate) fn finish(&mut self, report: &mut AuditReport) {
         let end = self.end_offset;
@@ -256,7 +347,9 @@ impl PartitionAudit {
         self.bytes += view.bytes().len() as u64;
         report.bytes += view.bytes().len() as u64;
         let mut find = |kind, fact| report.find(kind, self.partition, base, fact);
-        if base < self.next_offset {
+        let begins_before_log =
+            self.next_offset == self.starts_at && header.next_offset().0 > self.starts_at;
+        if base < self.next_offset && !begins_before_log {
             find(FindingKind::Overlap, format!("offset {} comes again", self.next_offset));
         }
         if base > self.next_offset {

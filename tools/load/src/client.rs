@@ -13,7 +13,11 @@ use broker::Platform;
 use broker::platform::{ConnectionReader, ConnectionWriter};
 use bytes::Bytes;
 use futures_lite::FutureExt;
+use record::{NodeId, PartitionIndex};
 use wire::api_versions::{ApiVersionsRequest, ApiVersionsResponse};
+use wire::list_offsets::{
+    ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
+};
 use wire::{
     ApiKey, BufferPool, Call, FrameDecoder, FrameLimits, Message, Request, Response,
     ResponseHeader, Versions, encode_request,
@@ -187,6 +191,34 @@ impl<P: Platform> Connection<P> {
         let answer = in_time(&platform, within, exchange).await;
         let api = <Q as Message<'q>>::API;
         answer.unwrap_or(Err(LoadError::TimedOut { address, api, within }))
+    }
+
+    /// Where the log of a partition that this broker leads begins by now.
+    pub(crate) async fn log_start(
+        &mut self,
+        topic: &str,
+        partition: PartitionIndex,
+        within: Duration,
+    ) -> Result<i64, LoadError> {
+        let asked = ListOffsetsPartition {
+            partition_index: partition,
+            timestamp: LogPlace::Start as i64,
+            ..ListOffsetsPartition::default()
+        };
+        let request = ListOffsetsRequest {
+            replica_id: NodeId::NONE,
+            topics: vec![ListOffsetsTopic { name: topic.into(), partitions: vec![asked] }],
+            ..ListOffsetsRequest::default()
+        };
+        let answer = self.call(&request, i16::MAX, within).await?;
+        let response: ListOffsetsResponse<'_> = answer.read()?;
+        let mut answered = response.topics.iter().flat_map(|topic| &topic.partitions);
+        let found = answered.find(|answered| answered.partition_index == partition);
+        let place = || place(topic, partition);
+        let found = found
+            .ok_or_else(|| LoadError::NotMentioned { place: place(), api: ApiKey::ListOffsets })?;
+        LoadError::check(place, found.error_code, None)?;
+        Ok(found.offset.0)
     }
 
     /// Asks, and waits for no answer: [`Connection::answer_to`] does. Answers are taken in the order of the requests.

@@ -9,6 +9,7 @@
 //! Owns the bound on what waits for its other half. It reads no clock: instants are arguments.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::time::Duration;
 
 /// A batch of which one half is missing, or some consumers.
@@ -89,6 +90,25 @@ impl Deliveries {
         }
     }
 
+    /// A consumer goes on behind these offsets, which are gone from the log: it gets no batch of them.
+    pub(crate) fn skipped(&mut self, place: usize, offsets: Range<i64>) {
+        let open = self.open.range_mut((place, offsets.start)..(place, offsets.end));
+        let mut done = Vec::new();
+        for (key, open) in open {
+            open.consumers_left = open.consumers_left.saturating_sub(1);
+            if open.consumers_left == 0 && open.due.is_some() {
+                done.push(*key);
+            }
+        }
+        done.into_iter().for_each(|key| self.close(key));
+    }
+
+    /// The batches that are acknowledged and not with every consumer: when each was due, and how many consumers lack it.
+    pub(crate) fn unsettled(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let open = self.open.values();
+        open.filter_map(|open| Some((open.due?, u64::from(open.consumers_left))))
+    }
+
     /// Whether every batch that was acknowledged is with every consumer.
     pub(crate) fn is_settled(&self) -> bool {
         self.waiting == 0
@@ -100,7 +120,7 @@ impl Deliveries {
         missing.map(|((place, offset), _)| (*place, *offset, self.waiting))
     }
 
-    /// Halves that found no room to wait.
+    /// Halves that found no room to wait: a batch that is not followed may be told twice, as acknowledged and as come.
     pub(crate) fn untaken(&self) -> u64 {
         self.untaken
     }
@@ -162,6 +182,22 @@ mod tests {
         other.acked(0, 5, at(0), |_, _| count += 1);
         other.acked(0, 5, at(9), |_, _| count += 1);
         assert_eq!((count, other.missing()), (1, Some((0, 5, 1))));
+    }
+
+    #[test]
+    fn what_a_consumer_skips_is_not_waited_for() {
+        let mut deliveries = Deliveries::new(2, 10);
+        for offset in [3, 5, 8] {
+            deliveries.acked(0, offset, at(7), |_, _| {});
+        }
+        deliveries.arrived(0, 3, at(9), |_, _| {});
+        deliveries.skipped(0, 3..8);
+        assert_eq!(deliveries.missing(), Some((0, 5, 2)));
+        let unsettled: Vec<_> = deliveries.unsettled().collect();
+        assert_eq!(unsettled, [(at(7), 1), (at(7), 2)]);
+        deliveries.skipped(0, 0..9);
+        deliveries.skipped(0, 8..9);
+        assert!(deliveries.is_settled() && deliveries.open.is_empty());
     }
 
     #[test]

@@ -29,6 +29,7 @@ use crate::ledger::Ledger;
 use crate::process::Sample;
 use crate::result::{Interval, Job, RESULT_FORMAT, RunEnd, RunResult};
 use crate::template::{self, Template};
+use crate::topic_facts::Durability;
 use crate::workload::{CONNECTIONS_MAX, Pace, Until, Workload};
 
 mod consume;
@@ -123,8 +124,11 @@ pub trait Observer {
     fn filling(&mut self, until: &Until);
     /// It begins.
     fn started(&mut self, target: &Target);
-    /// A second has passed, of which these are the sums and the latencies.
-    fn interval(&mut self, interval: &Interval, latencies: &Histogram<u64>);
+    /// A second has passed, of which these are the sums and the latencies. The histogram may be taken, if an empty one is left in its
+    /// place. The thread that sends waits for the end of this call: it must not take long, and not wait for anything.
+    fn interval(&mut self, interval: &Interval, latencies: &mut Histogram<u64>);
+    /// Measuring is over, and so is what was under way: the latencies of what was due before and answered since, or never.
+    fn drained(&mut self, interval: &Interval, latencies: &mut Histogram<u64>);
     /// Measuring is over; so many bytes are read back now.
     fn audit_started(&mut self, bytes: u64);
 }
@@ -136,7 +140,8 @@ pub struct Silent;
 impl Observer for Silent {
     fn filling(&mut self, _until: &Until) {}
     fn started(&mut self, _target: &Target) {}
-    fn interval(&mut self, _interval: &Interval, _latencies: &Histogram<u64>) {}
+    fn interval(&mut self, _interval: &Interval, _latencies: &mut Histogram<u64>) {}
+    fn drained(&mut self, _interval: &Interval, _latencies: &mut Histogram<u64>) {}
     fn audit_started(&mut self, _bytes: u64) {}
 }
 
@@ -230,6 +235,8 @@ struct Shared<P: Platform> {
     /// Batches that may be there without an acknowledgement: refused, or never answered.
     maybe_appended: Cell<u64>,
     unanswered: Cell<u64>,
+    /// Requests that were due while measuring.
+    due: Cell<u64>,
     unsent: Cell<u64>,
     refused_in_a_row: Cell<u64>,
 }
@@ -246,6 +253,7 @@ async fn on_topic<P: Platform>(
     let workload = &options.workload;
     let leaders = admin.leaders(topic, origin).await?;
     let starts = admin.offsets(topic, &leaders, LogPlace::End).await?;
+    let configs = admin.configs(topic).await?;
     let templates = template::build(workload, platform.now());
     let shared = Rc::new(Shared {
         core: RunCore::new(platform, workload.until),
@@ -257,6 +265,7 @@ async fn on_topic<P: Platform>(
         out_of_order: Cell::default(),
         maybe_appended: Cell::default(),
         unanswered: Cell::default(),
+        due: Cell::default(),
         unsent: Cell::default(),
         refused_in_a_row: Cell::default(),
     });
@@ -267,19 +276,23 @@ async fn on_topic<P: Platform>(
     observer.started(&target);
     let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);
     let readers = tail::spawn(&shared, readers);
-    let tasks = lane::spawn(&shared, lanes, requests_per_second);
+    let start = platform.monotonic() + HEAD_START;
+    let tasks = lane::spawn(&shared, lanes, (start, requests_per_second));
     let plan = Plan {
+        start,
         warm_up: workload.warm_up,
         duration: workload.until.duration,
         broker_pid: options.broker_pid,
     };
     let spans = shared.core.measure(plan, observer, stop).await;
-    shared.core.drain(tasks).await;
+    shared.core.drain(tasks, observer).await;
     let mut audit = AuditReport { is_complete: true, ..AuditReport::default() };
     tail::finish(&shared, &leaders, readers, &mut audit).await;
-    read_back::audit(&shared, workload, &leaders, (&starts, admin), observer, &mut audit).await;
+    let log = read_back::Log { leaders: &leaders, starts: &starts, configs: &configs };
+    read_back::audit(&shared, workload, (log, admin), observer, &mut audit).await;
     let (end, failure) = shared.core.end(&spans);
-    Ok((conclude(&shared, workload, &target, (&spans, end), audit), failure))
+    let result = conclude(&shared, workload, (&target, configs), (&spans, end), audit);
+    Ok((result.judged(), failure))
 }
 
 fn addresses(leaders: &[PartitionLeader]) -> Vec<Address> {
@@ -368,31 +381,41 @@ fn requests_per_second<P: Platform>(
 fn conclude<P: Platform>(
     shared: &Shared<P>,
     workload: &Workload,
-    target: &Target,
+    (target, topic_configs): (&Target, BTreeMap<String, String>),
     (spans, end): (&Spans, RunEnd),
     audit: AuditReport,
 ) -> RunResult {
     let mut recorder = shared.core.recorder.borrow_mut();
     let measured = recorder.measured();
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let uncounted = shared.tail.as_ref().map_or(0, |tail| tail.uncounted());
     RunResult {
         format: RESULT_FORMAT,
+        sound: false,
+        unsound_because: Vec::new(),
         job: Job::Produce(workload.clone()),
         topic: target.topic.clone(),
         partitions: count(target.partitions),
         leaders: count(target.leaders.len()),
+        durability: Durability::of(&topic_configs),
+        topic_configs,
         connections: count(target.connections),
         started_ms: spans.started.0,
         end,
         measured,
         latency: recorder.latency(),
         latency_curve: recorder.latency_curve(),
+        latency_lower_bounds: recorder.lower_bounds(),
         send_delay: recorder.send_delay(),
         delivery: shared.tail.as_ref().map(|_| recorder.delivery()),
+        delivery_lower_bounds: recorder.delivery_lower_bounds(),
+        delivery_uncounted: uncounted,
         errors: recorder.errors(),
         unanswered: shared.unanswered.get(),
+        due: shared.due.get(),
         unsent: shared.unsent.get(),
         intervals: recorder.take_intervals(),
+        drain: shared.core.drained.get(),
         broker: spans.broker_use(&measured),
         client: spans.client_use(&measured),
         audit,

@@ -5,7 +5,7 @@
 use std::io;
 use std::time::Duration;
 
-use record::Offset;
+use record::{Offset, PartitionIndex};
 use wire::{ApiKey, BodyError, EncodeError, ErrorCode, FrameError, Retry};
 
 use crate::address::Address;
@@ -176,6 +176,16 @@ pub enum LoadError {
         /// What the old one says.
         code: ErrorCode,
     },
+    /// Partitions have no leader.
+    #[error("{topic}: {count} of its partitions have no leader: {}", listed(partitions, *count))]
+    Offline {
+        /// Whose.
+        topic: String,
+        /// The first of them.
+        partitions: Vec<PartitionIndex>,
+        /// How many.
+        count: usize,
+    },
     /// A topic that was to be read could not be filled.
     #[error("topic {topic} could not be filled: {reason}")]
     Unfilled {
@@ -193,6 +203,15 @@ pub enum LoadError {
     /// A task of the client ended in a panic.
     #[error("a connection's task ended in a panic")]
     Panicked,
+}
+
+/// The first of so many.
+fn listed(partitions: &[PartitionIndex], count: usize) -> String {
+    let mut text: Vec<String> = partitions.iter().map(ToString::to_string).collect();
+    if count > partitions.len() {
+        text.push("and others".to_owned());
+    }
+    text.join(", ")
 }
 
 fn said(message: &Option<String>) -> String {
@@ -217,11 +236,16 @@ impl LoadError {
         matches!(self, Self::Refused { code: ErrorCode::UnknownTopicOrPartition, .. })
     }
 
+    /// Whether partitions have no leader.
+    pub(crate) fn is_offline(&self) -> bool {
+        matches!(self, Self::Offline { .. })
+    }
+
     /// Whether it may pass by itself.
     pub(crate) fn passes(&self) -> bool {
         match self {
             Self::Refused { code, .. } => code.retry() == Retry::Safe,
-            Self::NotMentioned { .. } => true,
+            Self::NotMentioned { .. } | Self::Offline { .. } => true,
             _ => false,
         }
     }

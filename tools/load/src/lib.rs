@@ -28,12 +28,14 @@ mod recorder;
 mod result;
 mod schedule;
 mod size;
+mod soundness;
 mod stream;
 mod template;
+mod topic_facts;
 mod workload;
 
 pub use address::Address;
-pub use audit::{AuditReport, Finding, FindingKind};
+pub use audit::{AuditReport, AuditVerdict, Finding, FindingKind};
 pub use engine::{
     ConsumeOptions, Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, consume,
     produce,
@@ -45,4 +47,6 @@ pub use result::{
     ErrorCount, Interval, IntervalUse, Job, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult,
 };
 pub use size::{RecordSize, SizeError};
+pub use soundness::Unsound;
+pub use topic_facts::Durability;
 pub use workload::{Acks, Pace, Payload, Until, Workload, WorkloadError};

@@ -3,11 +3,15 @@
 //! Owns the names. A saved result is read by later releases: fields are added, never renamed; `format` changes when an old
 //! reader would misunderstand.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditReport;
 use crate::latency::{CurvePoint, LatencySummary};
 use crate::read_load::ReadLoad;
+use crate::soundness::Unsound;
+use crate::topic_facts::Durability;
 use crate::workload::{Pace, Workload};
 
 /// The format of a saved result.
@@ -18,6 +22,12 @@ pub const RESULT_FORMAT: u32 = 1;
 pub struct RunResult {
     /// [`RESULT_FORMAT`] of the release that wrote it.
     pub format: u32,
+    /// Whether its figures may be believed; [`RunResult::is_sound`] finds it anew.
+    #[serde(default)]
+    pub sound: bool,
+    /// Why not, the gravest first.
+    #[serde(default)]
+    pub unsound_because: Vec<Unsound>,
     /// What was done.
     pub job: Job,
     /// The topic that was written to.
@@ -26,6 +36,12 @@ pub struct RunResult {
     pub partitions: u32,
     /// Brokers that lead one of them.
     pub leaders: u32,
+    /// What an acknowledgement says of the disk, by the topic's options.
+    #[serde(default)]
+    pub durability: Durability,
+    /// What the broker says of the topic's options, those that matter to a run; empty where it does not say.
+    #[serde(default)]
+    pub topic_configs: BTreeMap<String, String>,
     /// Connections that there were.
     pub connections: u32,
     /// When measuring began, Unix milliseconds.
@@ -36,6 +52,9 @@ pub struct RunResult {
     pub measured: Measured,
     /// From when a request was due (open loop) or sent (closed loop) to its answer.
     pub latency: LatencySummary,
+    /// Of these, how many had no answer, and count with the time that had passed at the end: less than their latency is.
+    #[serde(default)]
+    pub latency_lower_bounds: u64,
     /// The latencies again, as a curve from the smallest to the largest; empty where there were none, and in results of releases
     /// that did not write it.
     #[serde(default)]
@@ -45,15 +64,27 @@ pub struct RunResult {
     /// From when a request was due (open loop) or sent (closed loop) to when a consumer beside the run had its batch; absent where
     /// there was none.
     pub delivery: Option<LatencySummary>,
+    /// Of these, how many never came, and count with the time that had passed when they were waited for no longer.
+    #[serde(default)]
+    pub delivery_lower_bounds: u64,
+    /// Batches whose way to consumers was not followed, since too many were under way at once: no figure of the deliveries has them.
+    #[serde(default)]
+    pub delivery_uncounted: u64,
     /// What was refused, the commonest first.
     pub errors: Vec<ErrorCount>,
     /// Requests that were never answered.
     pub unanswered: u64,
-    /// Requests that were due before the end and never left, since all places in flight were taken: the rate was not kept, and
-    /// these are in no latency.
+    /// Requests that were due while measuring; 0 in a closed loop, where nothing is due at any time.
+    #[serde(default)]
+    pub due: u64,
+    /// Requests that were due before the end and never left, since all places in flight were taken. They count in the latencies as
+    /// lower bounds.
     pub unsent: u64,
     /// Second by second.
     pub intervals: Vec<Interval>,
+    /// The latencies of what was due while measuring and answered after the end, or never; no sums. They stand in no interval.
+    #[serde(default)]
+    pub drain: Option<Interval>,
     /// What the broker used while measuring, where its process was named.
     pub broker: Option<ProcessUse>,
     /// What this client used.
@@ -77,15 +108,6 @@ impl Job {
     #[must_use]
     pub fn is_open_loop(&self) -> bool {
         matches!(self, Self::Produce(load) if load.pace != Pace::Closed)
-    }
-}
-
-impl RunResult {
-    /// Whether its figures may be believed: no error, every request answered, and an audit that found nothing.
-    #[must_use]
-    pub fn is_sound(&self) -> bool {
-        let is_whole = self.errors.is_empty() && self.unanswered == 0;
-        is_whole && self.audit.has_passed && !matches!(self.end, RunEnd::Failed { .. })
     }
 }
 

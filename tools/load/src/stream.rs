@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use record::{BatchHeader, Batches, Found, PartitionIndex};
+use record::{BatchHeader, BatchView, Batches, Found, PartitionIndex};
 
 use crate::audit::{AuditReport, FindingKind};
 use crate::recorder::Sums;
@@ -39,6 +39,15 @@ impl Stream {
     pub(crate) fn rewind(&mut self) {
         self.next_offset = self.offsets.start;
         self.is_fresh = true;
+    }
+
+    /// The log begins at `start` by now: what lies before is skipped, and counted. Gives the offsets that are.
+    pub(crate) fn skip_to(&mut self, start: i64, report: &mut AuditReport) -> Range<i64> {
+        let skipped = self.next_offset..start.min(self.offsets.end).max(self.next_offset);
+        report.skipped_offsets += u64::try_from(skipped.end - skipped.start).unwrap_or(0);
+        self.next_offset = skipped.end;
+        self.is_fresh = true;
+        skipped
     }
 
     /// What follows cannot be read.
@@ -105,18 +114,19 @@ impl Stream {
         count
     }
 
-    /// Checks the sums of the batches that [`Stream::take`] went behind.
+    /// The batches that [`Stream::take`] went behind.
+    pub(crate) fn batches<'a>(&self, records: &'a [u8]) -> impl Iterator<Item = BatchView<'a>> {
+        let end = self.offsets.end;
+        let whole = Batches::new(records).map_while(|(_, found)| match found {
+            Found::Whole(view) => Some(view),
+            _ => None,
+        });
+        whole.take_while(move |view| view.header().base_offset.0 < end)
+    }
+
+    /// Checks their sums.
     pub(crate) fn check(&self, records: &[u8], report: &mut AuditReport) {
-        for (_, found) in Batches::new(records) {
-            let Found::Whole(view) = found else { break };
-            let base = view.header().base_offset.0;
-            if base >= self.offsets.end {
-                break;
-            }
-            if let Err(error) = view.verify_crc() {
-                report.find(FindingKind::Corrupt, self.partition, base, error.to_string());
-            }
-        }
+        self.batches(records).for_each(|batch| check(self.partition, &batch, report));
     }
 
     fn look_at_offsets(&self, header: &BatchHeader, report: &mut AuditReport) {
@@ -130,6 +140,14 @@ impl Stream {
             let fact = format!("asked for {expected}");
             report.find(FindingKind::Overlap, self.partition, base, fact);
         }
+    }
+}
+
+/// Checks the sum of a batch.
+pub(crate) fn check(partition: PartitionIndex, batch: &BatchView<'_>, report: &mut AuditReport) {
+    if let Err(error) = batch.verify_crc() {
+        let base = batch.header().base_offset.0;
+        report.find(FindingKind::Corrupt, partition, base, error.to_string());
     }
 }
 
@@ -184,6 +202,21 @@ mod tests {
         }
         let mut short = Stream::new(PartitionIndex(0), 30..33);
         assert_eq!(kinds(&mut short, &batches.concat()).1.batches, 1);
+    }
+
+    #[test]
+    fn what_retention_took_is_skipped_and_counted() {
+        let batches = batches(4);
+        let mut stream = Stream::new(PartitionIndex(0), 30..42);
+        let mut report = AuditReport::default();
+        assert_eq!(stream.skip_to(29, &mut report), 30..30);
+        assert_eq!(stream.skip_to(37, &mut report), 30..37);
+        assert_eq!((stream.next_offset(), report.skipped_offsets), (Some(37), 7));
+        // The log begins within a batch, which comes whole.
+        let (found, sums) = kinds(&mut stream, &batches[2..].concat());
+        assert_eq!((found, sums.batches, stream.next_offset()), (vec![], 2, None));
+        stream.rewind();
+        assert_eq!(stream.skip_to(99, &mut report), 30..42);
     }
 
     #[test]

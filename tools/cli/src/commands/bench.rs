@@ -6,6 +6,7 @@ use clap::Subcommand;
 
 use crate::exit::Outcome;
 
+mod aside;
 mod compare;
 mod consume;
 mod failure;
@@ -15,6 +16,7 @@ mod page;
 mod produce;
 mod report;
 mod session;
+mod told;
 mod units;
 
 /// The verbs.

@@ -235,3 +235,64 @@ fn a_bound_on_the_bytes_ends_the_look_with_the_batch_that_reaches_it() {
     assert!(audit.is_spent());
     assert_eq!((report.matched_batches, audit.next_offset()), (2, Some(log.base_of(2))));
 }
+
+#[test]
+fn a_log_that_is_too_short_fails_however_little_of_it_is_read() {
+    let mut log = Log::of(10);
+    let end = log.base_of(9);
+    log.end = end;
+    let mut report = AuditReport::default();
+    let audit = PartitionAudit::new(PARTITION, log.acked.clone(), START..log.end);
+    let mut audit = audit.bounded(1);
+    audit.look_at_end(&log.templates, &mut report);
+    assert_eq!(audit.take(&log.batches.concat(), &log.templates, &mut report), 1);
+    report.conclude();
+    assert_eq!((report.verdict, report.finding_count), (AuditVerdict::Failed, 1));
+    assert_eq!((report.findings[0].kind, report.findings[0].offset), (FindingKind::Missing, end));
+    // Within a batch counts as before it.
+    let mut report = AuditReport::default();
+    let mut audit = PartitionAudit::new(PARTITION, log.acked.clone(), START..end - 1);
+    audit.look_at_end(&log.templates, &mut report);
+    assert_eq!(report.finding_count, 2);
+}
+
+/// The log begins at `start` by the time it is read, within the fourth batch or before it.
+fn audit_from(start: i64, explained: bool) -> AuditReport {
+    let mut log = Log::of(10);
+    let mut report = AuditReport { is_complete: true, ..AuditReport::default() };
+    let mut audit = PartitionAudit::new(PARTITION, log.acked.clone(), START..log.end);
+    audit.skip_to(start, explained, &log.templates, &mut report);
+    log.batches.drain(..3);
+    audit.take(&log.batches.concat(), &log.templates, &mut report);
+    audit.finish(&mut report);
+    report.conclude();
+    report
+}
+
+#[test]
+fn what_retention_took_from_the_front_is_expired_where_it_can_be_explained() {
+    let fourth = Log::of(10).base_of(3);
+    for start in [fourth, fourth + 1] {
+        let report = audit_from(start, true);
+        assert!(report.has_passed, "{report:?}");
+        assert_eq!((report.expired_batches, report.matched_batches), (3, 7));
+        let report = audit_from(start, false);
+        assert_eq!((report.verdict, report.finding_count), (AuditVerdict::Failed, 3), "{report:?}");
+        assert!(report.findings.iter().all(|finding| finding.kind == FindingKind::Missing));
+    }
+}
+
+#[test]
+fn what_could_not_be_read_is_not_audited_unless_something_else_is_wrong() {
+    let report = |kinds: &[FindingKind]| {
+        let mut report = AuditReport { is_complete: true, ..AuditReport::default() };
+        for kind in kinds {
+            report.find(*kind, PARTITION, 5, "x".to_owned());
+        }
+        report.conclude();
+        report.verdict
+    };
+    assert_eq!(report(&[]), AuditVerdict::Passed);
+    assert_eq!(report(&[FindingKind::Unreadable]), AuditVerdict::NotAudited);
+    assert_eq!(report(&[FindingKind::Unreadable, FindingKind::Gap]), AuditVerdict::Failed);
+}

@@ -12,11 +12,14 @@ use wire::create_topics::{
     CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse,
 };
 use wire::delete_topics::{DeleteTopicState, DeleteTopicsRequest, DeleteTopicsResponse};
+use wire::describe_configs::{
+    DescribeConfigsRequest, DescribeConfigsResource, DescribeConfigsResponse,
+};
 use wire::list_offsets::{
     ListOffsetsPartition, ListOffsetsRequest, ListOffsetsResponse, ListOffsetsTopic,
 };
 use wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
-use wire::{ApiKey, ErrorCode};
+use wire::{ApiKey, Text};
 
 use super::{Connection, Connections};
 use crate::address::Address;
@@ -26,6 +29,10 @@ use crate::error::LoadError;
 const PAUSE: Duration = Duration::from_millis(50);
 /// Partitions of a topic that a run can hold: what a whole cluster of Kafka's has.
 const PARTITIONS_MAX: usize = 200_000;
+/// Partitions without a leader that are named.
+const OFFLINE_NAMED_MAX: usize = 20;
+/// Of a resource in DescribeConfigs.
+const TOPIC_RESOURCE: i8 = 2;
 /// Versions up to 5 of DeleteTopics carry names alone.
 const DELETE_TOPICS_MAX: i16 = 6;
 
@@ -149,9 +156,11 @@ impl<P: Platform> Admin<P> {
         origin: TopicOrigin,
     ) -> Result<Vec<PartitionLeader>, LoadError> {
         let until = self.platform.monotonic() + self.timeout;
-        // A name that somebody typed is wrong far more often than it is about to be there.
+        // A name that somebody typed is wrong far more often than it is about to be there, and a partition of a topic that was
+        // there before is offline far more often than it is about to be led.
         let passes = |error: &LoadError| {
-            error.passes() && (origin == TopicOrigin::JustMade || !error.is_absence())
+            let is_waited_out = !error.is_absence() && !error.is_offline();
+            error.passes() && (origin == TopicOrigin::JustMade || is_waited_out)
         };
         loop {
             match self.leaders_once(topic).await {
@@ -187,14 +196,20 @@ impl<P: Platform> Admin<P> {
             return Err(LoadError::TooMany { topic, what: "partitions", count, count_max });
         }
         let mut leaders = Vec::with_capacity(count);
+        let mut offline = Vec::new();
         for partition in &found.partitions {
-            let leader = address_of(partition.leader_id);
-            let leader = leader.ok_or_else(|| LoadError::Refused {
-                place: place(topic, partition.partition_index),
-                code: ErrorCode::LeaderNotAvailable,
-                message: None,
-            })?;
-            leaders.push(PartitionLeader { partition: partition.partition_index, leader });
+            match address_of(partition.leader_id) {
+                Some(leader) => {
+                    leaders.push(PartitionLeader { partition: partition.partition_index, leader });
+                }
+                None => offline.push(partition.partition_index),
+            }
+        }
+        if !offline.is_empty() {
+            offline.sort_unstable();
+            let count = offline.len();
+            offline.truncate(OFFLINE_NAMED_MAX);
+            return Err(LoadError::Offline { topic: topic.to_owned(), partitions: offline, count });
         }
         leaders.sort_by_key(|leader| leader.partition);
         let is_wrong = |pair: &&[PartitionLeader]| matches!(pair, [one, next] if one.partition == next.partition);
@@ -264,6 +279,34 @@ impl<P: Platform> Admin<P> {
             end.ok_or_else(|| not_mentioned(&place(), ApiKey::ListOffsets))
         };
         partitions.iter().map(end).collect()
+    }
+
+    /// What the broker says of the topic's options, those that matter to a run. A broker that refuses or cannot say says nothing.
+    pub(crate) async fn configs(
+        &mut self,
+        topic: &str,
+    ) -> Result<BTreeMap<String, String>, LoadError> {
+        let keys = crate::topic_facts::OPTIONS.map(Text::from);
+        let resource = DescribeConfigsResource {
+            resource_type: TOPIC_RESOURCE,
+            resource_name: topic.into(),
+            configuration_keys: Some(keys.to_vec()),
+        };
+        let request = DescribeConfigsRequest {
+            resources: vec![resource],
+            ..DescribeConfigsRequest::default()
+        };
+        let answer = match self.bootstrap.call(&request, i16::MAX, self.timeout).await {
+            Err(LoadError::NoCommonVersion { .. }) => return Ok(BTreeMap::new()),
+            answer => answer?,
+        };
+        let response: DescribeConfigsResponse<'_> = answer.read()?;
+        let configs = response.results.iter().flat_map(|result| &result.configs);
+        let known = |name: &str| crate::topic_facts::OPTIONS.contains(&name);
+        let said = configs.filter_map(|config| {
+            Some((config.name.to_string(), config.value.as_ref()?.to_string()))
+        });
+        Ok(said.filter(|(name, _)| known(name)).collect())
     }
 
     /// A connection to a leader.

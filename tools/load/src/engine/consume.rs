@@ -2,14 +2,16 @@
 //!
 //! ```text
 //!   topic found, or made and filled ─ leaders, offsets ─ connections ─ warm-up ─ measuring ─ stop ─ result ─ topic deleted
-//!   reader   fetch ─ answer ─ each partition: whole batches, one behind the other ─ next fetch ─ checksums of the last answer ─ …
+//!   reader   fetch ─ answer ─ each partition: whole batches, one behind the other ─ next fetch ─┬─ its answer, stamped when it is there
+//!                                                                                              └─ checksums of the last answer
 //! ```
 //!
 //! Owns the reading. The next request leaves before the records of the last answer are looked at, as with consumers that work on
-//! what they have meanwhile. Records are copied out of the socket, as any consumer's are: what that costs stands with the client, not
+//! what they have meanwhile; that work gives way after each batch, so that it is no part of the next answer's latency. Records are copied out of the socket, as any consumer's are: what that costs stands with the client, not
 //! with the broker.
 
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
@@ -19,13 +21,13 @@ use std::time::Duration;
 use broker::Platform;
 use broker::sync::{OnceReceiver, once};
 use commitlog::TaskClass;
-use futures_lite::future::or;
+use futures_lite::future::{or, zip};
 use record::PartitionIndex;
-use wire::ApiKey;
 use wire::fetch::FetchResponse;
+use wire::{ApiKey, ErrorCode};
 
 use super::fetching::{self, EMPTY_MAX, FETCH_VERSION_MAX, FetchLimits};
-use super::run_core::{Plan, RunCore, Spans};
+use super::run_core::{HEAD_START, Plan, RunCore, Spans};
 use super::{
     Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, addresses, is_of_leadership,
     leave, produce,
@@ -33,14 +35,15 @@ use super::{
 use crate::address::Address;
 use crate::audit::{AuditReport, FindingKind};
 use crate::client::{
-    Admin, Asked, Connection, LogPlace, PartitionLeader, TopicOrigin, in_time, place,
+    Admin, Answer, Asked, Connection, LogPlace, PartitionLeader, TopicOrigin, in_time, place,
 };
 use crate::error::LoadError;
 use crate::process::Sample;
 use crate::read_load::{Check, ReadFrom, ReadLoad};
 use crate::recorder::{Sums, Times};
 use crate::result::{Job, RESULT_FORMAT, RunEnd, RunResult};
-use crate::stream::Stream;
+use crate::stream::{self, Stream};
+use crate::topic_facts::Durability;
 use crate::workload::{CONNECTIONS_MAX, Workload};
 
 /// What a run needs to know beside what it reads.
@@ -148,19 +151,21 @@ async fn on_topic<P: Platform>(
         report: RefCell::new(AuditReport { is_complete: true, ..AuditReport::default() }),
         readers_left: Cell::new(0),
     });
+    let configs = admin.configs(topic).await?;
     let readers = open_readers(&shared, &leaders, &offsets).await?;
     let target = Target::new(topic, &leaders, readers.len(), (platform.now(), load.warm_up));
     observer.started(&target);
     let tasks = spawn(&shared, readers);
     let plan = Plan {
+        start: platform.monotonic() + HEAD_START,
         warm_up: load.warm_up,
         duration: load.until.duration,
         broker_pid: options.broker_pid,
     };
     let spans = shared.core.measure(plan, observer, stop).await;
-    shared.core.drain(tasks).await;
+    shared.core.drain(tasks, observer).await;
     let (end, failure) = shared.core.end(&spans);
-    Ok((conclude(&shared, &target, (&spans, end)), failure))
+    Ok((conclude(&shared, (&target, configs), (&spans, end)).judged(), failure))
 }
 
 /// Which offsets of each partition are read.
@@ -276,20 +281,39 @@ impl<P: Platform> Reader<P> {
     async fn read_on(&mut self) -> Result<(), LoadError> {
         let run = Rc::clone(&self.run);
         let mut under_way = self.ask().await?;
+        let mut last = None;
         while let Some((asked, sent)) = under_way {
-            let answered = self.connection.answer_to(asked);
-            let Some(answer) = in_time(&run.core.platform, run.timeout, answered).await else {
-                let (address, within) = (self.connection.address().clone(), run.timeout);
-                return Err(LoadError::TimedOut { address, api: ApiKey::Fetch, within });
+            let Self { connection, streams, .. } = &mut *self;
+            let address = connection.address().clone();
+            let arriving = async {
+                let answered = connection.answer_to(asked);
+                let answer = in_time(&run.core.platform, run.timeout, answered).await;
+                (answer, run.core.platform.monotonic())
             };
-            let now = run.core.platform.monotonic();
-            let answer = answer?;
-            let response: FetchResponse<'_> = answer.read()?;
-            self.take(&response, Times { due: sent, free: sent, sent }, now)?;
-            under_way = self.ask().await?;
-            if run.load.check == Check::Crc {
-                self.check(&response);
+            let ((answer, now), ()) = zip(arriving, check(&run, streams, last.take())).await;
+            let within = run.timeout;
+            let timed_out = LoadError::TimedOut { address, api: ApiKey::Fetch, within };
+            let answer = answer.unwrap_or(Err(timed_out))?;
+            let times = Times { due: sent, free: sent, sent };
+            for partition in self.take(&answer.read()?, times, now)? {
+                self.skip(partition).await?;
             }
+            under_way = self.ask().await?;
+            last = Some(answer);
+        }
+        check(&run, &self.streams, last).await;
+        Ok(())
+    }
+
+    /// Goes on where the log begins by now: retention was faster than this consumer.
+    async fn skip(&mut self, partition: PartitionIndex) -> Result<(), LoadError> {
+        let run = Rc::clone(&self.run);
+        let start = self.connection.log_start(&run.topic, partition, run.timeout).await?;
+        let Some(stream) = reading(&mut self.streams, partition) else { return Ok(()) };
+        let mut report = run.report.borrow_mut();
+        if stream.skip_to(start, &mut report).is_empty() {
+            let fact = format!("out of range, and the log begins at {start}");
+            stream.give_up(&mut report, FindingKind::Missing, fact);
         }
         Ok(())
     }
@@ -321,15 +345,17 @@ impl<P: Platform> Reader<P> {
         !is_over
     }
 
-    /// Takes an answer that came at `now`: how far it brings each partition, and what it sums up to.
+    /// Takes an answer that came at `now`: how far it brings each partition, and what it sums up to. Gives those whose next offset
+    /// is out of range.
     fn take(
         &mut self,
         response: &FetchResponse<'_>,
         times: Times,
         now: Duration,
-    ) -> Result<(), LoadError> {
+    ) -> Result<Vec<PartitionIndex>, LoadError> {
         let run = Rc::clone(&self.run);
         LoadError::check(|| run.topic.clone(), response.error_code, None)?;
+        let mut out_of_range = Vec::new();
         let mut sums = Sums { requests: 1, ..Sums::default() };
         let mut report = run.report.borrow_mut();
         let mut recorder = run.core.recorder.borrow_mut();
@@ -346,6 +372,10 @@ impl<P: Platform> Reader<P> {
                 return Err(LoadError::LeaderMoved { place, code });
             }
             progress += 1;
+            if code == ErrorCode::OffsetOutOfRange {
+                out_of_range.push(data.partition_index);
+                continue;
+            }
             sums.errors += 1;
             recorder.refused(data.partition_index, code, None);
             stream.give_up(&mut report, FindingKind::Unreadable, code.to_string());
@@ -361,16 +391,25 @@ impl<P: Platform> Reader<P> {
                 stream.give_up(&mut report, FindingKind::Unreadable, fact.clone());
             }
         }
-        Ok(())
+        Ok(out_of_range)
     }
+}
 
-    /// Looks at the checksums of an answer.
-    fn check(&mut self, response: &FetchResponse<'_>) {
-        let mut report = self.run.report.borrow_mut();
-        for data in response.responses.iter().flat_map(|topic| &topic.partitions) {
-            if let Some(stream) = find(&mut self.streams, data.partition_index) {
-                stream.check(data.records.inline(), &mut report);
-            }
+/// Looks at the checksums of an answer, if that is asked, and gives way between two batches.
+async fn check<P: Platform>(run: &Shared<P>, streams: &[Stream], answer: Option<Answer>) {
+    let Some(answer) = answer.filter(|_| run.load.check == Check::Crc) else { return };
+    // It was read before: it can be read.
+    let Ok(response) = answer.read::<FetchResponse<'_>>() else { return };
+    for data in response.responses.iter().flat_map(|topic| &topic.partitions) {
+        let partition = data.partition_index;
+        let Ok(place) = streams.binary_search_by_key(&partition, Stream::partition) else {
+            continue;
+        };
+        for batch in
+            streams.get(place).into_iter().flat_map(|stream| stream.batches(data.records.inline()))
+        {
+            stream::check(partition, &batch, &mut run.report.borrow_mut());
+            run.core.platform.yield_if_needed().await;
         }
     }
 }
@@ -387,7 +426,7 @@ fn reading(streams: &mut [Stream], partition: PartitionIndex) -> Option<&mut Str
 
 fn conclude<P: Platform>(
     shared: &Shared<P>,
-    target: &Target,
+    (target, topic_configs): (&Target, BTreeMap<String, String>),
     (spans, end): (&Spans, RunEnd),
 ) -> RunResult {
     let mut recorder = shared.core.recorder.borrow_mut();
@@ -398,22 +437,31 @@ fn conclude<P: Platform>(
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
     RunResult {
         format: RESULT_FORMAT,
+        sound: false,
+        unsound_because: Vec::new(),
         job: Job::Consume(shared.load),
         topic: target.topic.clone(),
         partitions: count(target.partitions),
         leaders: count(target.leaders.len()),
+        durability: Durability::of(&topic_configs),
+        topic_configs,
         connections: count(target.connections),
         started_ms: spans.started.0,
         end,
         measured,
         latency: recorder.latency(),
         latency_curve: recorder.latency_curve(),
+        latency_lower_bounds: recorder.lower_bounds(),
         send_delay: recorder.send_delay(),
         delivery: None,
+        delivery_lower_bounds: 0,
+        delivery_uncounted: 0,
         errors: recorder.errors(),
         unanswered: 0,
+        due: 0,
         unsent: 0,
         intervals: recorder.take_intervals(),
+        drain: shared.core.drained.get(),
         broker: spans.broker_use(&measured),
         client: spans.client_use(&measured),
         audit,

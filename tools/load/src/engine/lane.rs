@@ -22,7 +22,7 @@ use futures_lite::future::or;
 use wire::produce::{PartitionProduceResponse, ProduceResponse};
 use wire::{ApiKey, ErrorCode, Message, ResponseHeader};
 
-use super::{HEAD_START, Shared, is_of_leadership};
+use super::{Shared, is_of_leadership};
 use crate::client::{Connection, Frames, check_number, place};
 use crate::error::LoadError;
 use crate::frame::{FrameIndex, FrameSet};
@@ -32,6 +32,9 @@ use crate::schedule::Schedule;
 
 /// So many batches refused in a row, without one acknowledged between them, end the run.
 const REFUSED_IN_A_ROW_MAX: u64 = 1_000;
+
+/// So many requests of a connection that never left are put into the latencies one by one; beyond, one stands for several.
+const UNSENT_RECORDED_MAX: u64 = 100_000;
 
 /// The requests to one leader, shared by its connections.
 pub(super) struct Route {
@@ -83,13 +86,12 @@ struct Lane<P: Platform> {
     is_named: RefCell<Vec<bool>>,
 }
 
-/// Starts both tasks of each connection; each receiver is told when its task has ended.
+/// Starts both tasks of each connection, whose first requests are due at `start`; each receiver is told when its task has ended.
 pub(super) fn spawn<P: Platform>(
     run: &Rc<Shared<P>>,
     plans: Vec<Plan<P>>,
-    requests_per_second: Option<f64>,
+    (start, requests_per_second): (Duration, Option<f64>),
 ) -> Vec<OnceReceiver<()>> {
-    let start = run.core.platform.monotonic() + HEAD_START;
     let count = plans.len() as u64;
     let mut tasks = Vec::with_capacity(plans.len() * 2);
     for (number, plan) in (0_u64..).zip(plans) {
@@ -152,13 +154,25 @@ impl<P: Platform> Lane<P> {
         writer.shutdown().await;
     }
 
-    /// Sending is over after so many requests: those that were due by then and did not leave are told.
+    /// Sending is over after so many requests: those that were due by then and did not leave are told, and count as long as they
+    /// have waited. They were due whatever the broker did; a latency without them would be that of a lower rate.
     fn count_unsent(&self, number: u64) {
         let Some(schedule) = self.schedule else { return };
-        let ended = self.run.core.recorder.borrow().ended();
-        let end = ended.unwrap_or_else(|| self.run.core.platform.monotonic());
-        let unsent = schedule.count_before(end).saturating_sub(number);
-        self.run.unsent.set(self.run.unsent.get() + unsent);
+        let run = &self.run;
+        let mut recorder = run.core.recorder.borrow_mut();
+        let end = recorder.ended().unwrap_or_else(|| run.core.platform.monotonic());
+        let due = schedule.count_before(end);
+        let before = recorder.begun().map_or(0, |begin| schedule.count_before(begin));
+        run.due.set(run.due.get() + due.saturating_sub(before));
+        run.unsent.set(run.unsent.get() + due.saturating_sub(number));
+        // A broker that stood still for hours at a high rate: one stands for many that were due beside it.
+        let stride = (due.saturating_sub(number) / UNSENT_RECORDED_MAX).max(1);
+        let mut next = number;
+        while next < due {
+            let count = stride.min(due - next);
+            recorder.never_answered(schedule.due(next), end, count);
+            next += count;
+        }
     }
 
     /// `None` where the broker does not take the request, and the run does not wait for that any longer: half of it may have
@@ -240,6 +254,10 @@ impl<P: Platform> Lane<P> {
         }
         self.has_ended.set(true);
         let lost = self.under_way.take();
+        let now = self.run.core.platform.monotonic();
+        let mut recorder = self.run.core.recorder.borrow_mut();
+        lost.iter().for_each(|sent| recorder.never_answered(sent.times.due, now, 1));
+        drop(recorder);
         let batches: usize =
             lost.iter().map(|sent| self.route.frames.partitions(sent.frame.group).len()).sum();
         self.run.unanswered.set(self.run.unanswered.get() + lost.len() as u64);

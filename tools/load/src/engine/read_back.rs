@@ -3,10 +3,12 @@
 //! Owns the fetching: leader by leader, several partitions an answer, until each has been read to its end. What it finds is
 //! the audit's to judge. A partition that its broker does not give back is a finding, not an error.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use broker::Platform;
 use record::PartitionIndex;
+use wire::ErrorCode;
 use wire::fetch::FetchResponse;
 
 use super::fetching::{self, EMPTY_MAX, FETCH_VERSION_MAX, FetchLimits};
@@ -15,6 +17,7 @@ use crate::address::Address;
 use crate::audit::{AuditReport, FindingKind, PartitionAudit};
 use crate::client::{Admin, LogPlace, PartitionLeader};
 use crate::error::LoadError;
+use crate::topic_facts::may_expire;
 use crate::workload::Workload;
 
 /// How much one answer may have.
@@ -27,25 +30,38 @@ const ANSWER_TIME_MAX: Duration = Duration::from_secs(60);
 const REPLICATION_TIME_MAX: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The log of the run, as it was found before.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Log<'a> {
+    pub(super) leaders: &'a [PartitionLeader],
+    /// Where each partition ended.
+    pub(super) starts: &'a [i64],
+    /// The topic's options.
+    pub(super) configs: &'a BTreeMap<String, String>,
+}
+
 /// Reads back and compares all partitions; adds to `report` what it finds, and judges.
 pub(super) async fn audit<P: Platform>(
     run: &Shared<P>,
     workload: &Workload,
-    leaders: &[PartitionLeader],
-    (starts, admin): (&[i64], &mut Admin<P>),
+    (log, admin): (Log<'_>, &mut Admin<P>),
     observer: &mut dyn Observer,
     report: &mut AuditReport,
 ) {
     let begin = run.core.platform.monotonic();
     begin_report(run, report);
-    match partitions(run, leaders, starts, admin).await {
-        Ok(partitions) => {
+    match partitions(run, log, admin).await {
+        Ok(mut partitions) => {
+            // First of all: a bound on what is read back must not hide that the log is too short.
+            partitions
+                .iter_mut()
+                .for_each(|partition| partition.look_at_end(&run.templates, report));
             observer.audit_started(run.core.recorder.borrow().bytes_acked());
             let bytes_max = workload.audit_bytes_max.unwrap_or(u64::MAX);
             let share = bytes_max / (partitions.len() as u64).max(1);
             let partitions = partitions.into_iter().map(|partition| partition.bounded(share));
             let mut partitions: Vec<PartitionAudit> = partitions.collect();
-            read_all(run, admin, leaders, &mut partitions, report).await;
+            read_all(run, admin, log, &mut partitions, report).await;
         }
         Err(error) => {
             report.find(FindingKind::Unreadable, PartitionIndex(-1), -1, error.to_string());
@@ -71,10 +87,10 @@ fn begin_report<P: Platform>(run: &Shared<P>, report: &mut AuditReport) {
 /// The partitions with what was acknowledged of each, and where it ends by now.
 async fn partitions<P: Platform>(
     run: &Shared<P>,
-    leaders: &[PartitionLeader],
-    starts: &[i64],
+    log: Log<'_>,
     admin: &mut Admin<P>,
 ) -> Result<Vec<PartitionAudit>, LoadError> {
+    let Log { leaders, starts, .. } = log;
     admin.renew().await?;
     let acked: Vec<_> = {
         let mut ledger = run.ledger.borrow_mut();
@@ -102,12 +118,12 @@ async fn partitions<P: Platform>(
 async fn read_all<P: Platform>(
     run: &Shared<P>,
     admin: &mut Admin<P>,
-    leaders: &[PartitionLeader],
+    log: Log<'_>,
     partitions: &mut [PartitionAudit],
     report: &mut AuditReport,
 ) {
-    for address in super::addresses(leaders) {
-        let led = partitions.iter_mut().zip(leaders);
+    for address in super::addresses(log.leaders) {
+        let led = partitions.iter_mut().zip(log.leaders);
         let led = led.filter(|(_, leader)| leader.leader == address);
         let mut left: Vec<&mut PartitionAudit> = led.map(|(partition, _)| partition).collect();
         let mut empty_answers = 0;
@@ -118,7 +134,7 @@ async fn read_all<P: Platform>(
                 break;
             }
             let asked = &mut left[..asked];
-            let given_up = match fetch(run, admin, &address, asked, report).await {
+            let given_up = match fetch(run, admin, (&address, log.configs), asked, report).await {
                 Ok(0) => {
                     empty_answers += 1;
                     let fact = || format!("{EMPTY_MAX} answers in a row brought no batch");
@@ -158,7 +174,7 @@ fn is_done(partition: &mut PartitionAudit, report: &mut AuditReport) -> bool {
 async fn fetch<P: Platform>(
     run: &Shared<P>,
     admin: &mut Admin<P>,
-    address: &Address,
+    (address, configs): (&Address, &BTreeMap<String, String>),
     asked: &mut [&mut PartitionAudit],
     report: &mut AuditReport,
 ) -> Result<usize, LoadError> {
@@ -169,19 +185,47 @@ async fn fetch<P: Platform>(
     let response: FetchResponse<'_> = answer.read()?;
     LoadError::check(|| run.topic.clone(), response.error_code, None)?;
     let mut count = 0;
+    let mut out_of_range = Vec::new();
     for partition in asked {
         let index = partition.partition();
         let mut answered = response.responses.iter().flat_map(|topic| &topic.partitions);
         let Some(data) = answered.find(|data| data.partition_index == index) else { continue };
-        if data.error_code.is_none() {
-            count += partition.take(data.records.inline(), &run.templates, report);
-        } else {
-            let start = data.log_start_offset.0;
-            let begins =
-                if start < 0 { String::new() } else { format!("; the log begins at {start}") };
-            partition.unreadable(report, format!("{}{begins}", data.error_code));
-            count += 1;
+        match data.error_code {
+            ErrorCode::None => {
+                count += partition.take(data.records.inline(), &run.templates, report);
+            }
+            ErrorCode::OffsetOutOfRange => out_of_range.push(partition),
+            code => {
+                partition.unreadable(report, code.to_string());
+                count += 1;
+            }
         }
     }
+    for partition in out_of_range {
+        let start =
+            connection.log_start(&run.topic, partition.partition(), ANSWER_TIME_MAX).await?;
+        skip(run, partition, (start, configs), report);
+        count += 1;
+    }
     Ok(count)
+}
+
+/// What was to be read next is out of range: before the start of the log by now, or nowhere.
+fn skip<P: Platform>(
+    run: &Shared<P>,
+    partition: &mut PartitionAudit,
+    (start, configs): (i64, &BTreeMap<String, String>),
+    report: &mut AuditReport,
+) {
+    let wanted = partition.next_offset().unwrap_or(start);
+    if start <= wanted {
+        let fact = format!("out of range, and the log begins at {start}");
+        partition.lost(report, fact);
+        return;
+    }
+    let written = run.templates.first().map_or(0, |template| template.timestamp.0);
+    let age_ms = run.core.platform.now().0.saturating_sub(written);
+    let age = Duration::from_millis(u64::try_from(age_ms).unwrap_or(0));
+    let explained = may_expire(configs, age);
+    partition.skip_to(start, explained, &run.templates, report);
 }

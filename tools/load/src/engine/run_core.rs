@@ -1,10 +1,11 @@
 //! What every run has, whatever it does: a warm-up, a measured time with a tick a second, an end, and what is under way then.
 //!
 //! ```text
-//!   ── head start ── warm-up ──┤ samples, begin ├── tick ── tick ── …  ┤ finish, samples, stop ├── drain ── abandon
+//!   all connected ─ head start ─┤ start ├─ warm-up ─┤ begin ├── tick ── tick ── …  ┤ finish, samples, stop ├── drain ── abandon
 //! ```
 //!
-//! Owns time and the ways to stop: by plan, by somebody, by a failure. Tasks of the run look at `stop` and `abandon`.
+//! Owns time and the ways to stop: by plan, by somebody, by a failure. Tasks of the run look at `stop` and `abandon`. When measuring
+//! begins is planned before anything is sent: whoever wakes late, what was due at the first instant counts.
 
 use std::cell::{Cell, RefCell};
 use std::future::Future;
@@ -19,11 +20,14 @@ use super::Observer;
 use crate::error::LoadError;
 use crate::process::{Pulse, Sample};
 use crate::recorder::Recorder;
-use crate::result::{Measured, ProcessUse, RunEnd};
+use crate::result::{Interval, Measured, ProcessUse, RunEnd};
 use crate::workload::Until;
 
 /// Between the opening of connections and the first request: all of them begin together.
 pub(super) const HEAD_START: Duration = Duration::from_millis(20);
+/// So long before measuring begins the processes are looked at: reading `/proc` takes the thread that sends some time, and must
+/// not take it from the first requests that count.
+const SAMPLE_AHEAD: Duration = Duration::from_millis(5);
 /// How long what is under way is waited for once the run has stopped.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 /// How often progress is told.
@@ -32,6 +36,8 @@ const TICK: Duration = Duration::from_secs(1);
 /// How long a run takes, and whose cost is told.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Plan {
+    /// When the first requests are due: everything is connected by then.
+    pub(super) start: Duration,
     pub(super) warm_up: Duration,
     /// `None` where something else ends it.
     pub(super) duration: Option<Duration>,
@@ -76,6 +82,8 @@ pub(super) struct RunCore<P: Platform> {
     /// Raised when what is under way is not waited for any longer.
     pub(super) abandon: Flag,
     failure: RefCell<Option<LoadError>>,
+    /// What was answered after the end.
+    pub(super) drained: Cell<Option<Interval>>,
 }
 
 impl<P: Platform> RunCore<P> {
@@ -88,6 +96,7 @@ impl<P: Platform> RunCore<P> {
             stop: Flag::default(),
             abandon: Flag::default(),
             failure: RefCell::default(),
+            drained: Cell::default(),
         }
     }
 
@@ -133,19 +142,25 @@ impl<P: Platform> RunCore<P> {
 
     async fn measure_until_stopped(&self, plan: Plan, observer: &mut dyn Observer) -> Spans {
         let platform = &self.platform;
-        self.pause(platform.monotonic() + HEAD_START).await;
+        let mut begin = plan.start + plan.warm_up;
+        self.recorder.borrow_mut().begin(begin);
         if !plan.warm_up.is_zero() {
+            self.pause(plan.start).await;
             self.go.raise();
-            self.pause(platform.monotonic() + plan.warm_up).await;
         }
+        self.pause(begin.saturating_sub(SAMPLE_AHEAD)).await;
         let sample = |pid: u32| Sample::of(pid).ok();
         let (broker, client) = (plan.broker_pid.and_then(sample), sample(std::process::id()));
-        let started = platform.now();
-        let begin = platform.monotonic();
-        self.recorder.borrow_mut().begin(begin);
-        self.go.raise();
         let pulse = || plan.broker_pid.and_then(Pulse::of);
         let mut last_pulse = pulse();
+        self.pause(begin).await;
+        let (started, now) = (platform.now(), platform.monotonic());
+        if now < begin {
+            // It was stopped before: nothing was measured.
+            begin = now;
+            self.recorder.borrow_mut().begin(begin);
+        }
+        self.go.raise();
         let end = plan.duration.map_or(Duration::MAX, |duration| begin + duration);
         let mut next_tick = begin + TICK;
         loop {
@@ -192,7 +207,18 @@ impl<P: Platform> RunCore<P> {
     }
 
     /// Waits for what is under way, and no longer than that may take.
-    pub(super) async fn drain(&self, tasks: Vec<OnceReceiver<()>>) {
+    pub(super) async fn drain(&self, tasks: Vec<OnceReceiver<()>>, observer: &mut dyn Observer) {
+        self.finish(tasks).await;
+        let mut recorder = self.recorder.borrow_mut();
+        if let Some((interval, latencies)) = recorder.drained(self.platform.monotonic()) {
+            observer.drained(&interval, latencies);
+            self.drained.set(Some(interval));
+        }
+        recorder.next_interval();
+    }
+
+    /// The same, of tasks whose latencies are no matter.
+    pub(super) async fn finish(&self, tasks: Vec<OnceReceiver<()>>) {
         let all = async {
             for task in tasks {
                 if task.await.is_none() {

@@ -15,8 +15,8 @@ use broker::Platform;
 use broker::sync::{Event, Flag, OnceReceiver, once};
 use commitlog::TaskClass;
 use futures_lite::future::or;
-use wire::ApiKey;
 use wire::fetch::FetchResponse;
+use wire::{ApiKey, ErrorCode};
 
 use super::fetching::{self, FETCH_VERSION_MAX, FetchLimits};
 use super::{Shared, addresses, is_of_leadership};
@@ -60,6 +60,11 @@ impl Tail {
             enough: Flag::default(),
             report: RefCell::default(),
         }
+    }
+
+    /// Batches whose way to the consumers was not followed, or only in part.
+    pub(super) fn uncounted(&self) -> u64 {
+        self.deliveries.borrow().untaken()
     }
 
     /// A batch that was due then is acknowledged.
@@ -175,17 +180,29 @@ pub(super) async fn finish<P: Platform>(
     };
     or(settled, late).await;
     tail.enough.raise();
-    run.core.drain(readers).await;
+    // Whoever failed did so by now: what comes after is the end of the waiting.
+    let has_failed = run.core.has_failed();
+    run.core.finish(readers).await;
     report.absorb(&tail.report.borrow());
     let deliveries = tail.deliveries.borrow();
-    if let Some((place, offset, count)) = deliveries.missing()
-        && let Some(leader) = leaders.get(place)
-    {
-        let fact =
-            format!("{count} acknowledged batches are not with every consumer, this one the first");
-        report.find(FindingKind::Undelivered, leader.partition, offset, fact);
+    let (now, mut recorder) = (run.core.platform.monotonic(), run.core.recorder.borrow_mut());
+    deliveries.unsettled().for_each(|(due, count)| recorder.never_delivered(due, now, count));
+    let missing = deliveries.missing();
+    match missing.and_then(|(place, offset, count)| Some((leaders.get(place)?, offset, count))) {
+        // Nobody waited for what the consumers of such a run lack, and where too many batches were under way nobody knows who has
+        // them: that says nothing of the broker.
+        Some((_, _, count)) if has_failed || deliveries.untaken() > 0 => {
+            report.undelivered_batches = count as u64;
+        }
+        Some((leader, offset, count)) => {
+            let fact = format!(
+                "{count} acknowledged batches are not with every consumer, this one the first"
+            );
+            report.find(FindingKind::Undelivered, leader.partition, offset, fact);
+        }
+        None => {}
     }
-    report.is_complete &= deliveries.untaken() == 0;
+    report.is_complete &= deliveries.untaken() == 0 && report.undelivered_batches == 0;
 }
 
 impl<P: Platform> Reader<P> {
@@ -209,21 +226,46 @@ impl<P: Platform> Reader<P> {
             let now = run.core.platform.monotonic();
             let answer = answer?;
             let response: FetchResponse<'_> = answer.read()?;
-            let count = self.take(&response, now)?;
+            let (count, out_of_range) = self.take(&response, now)?;
+            for found in out_of_range {
+                self.skip(found).await?;
+            }
             if count == 0 && now.saturating_sub(asked_at) < SOON {
                 run.core.platform.sleep(PAUSE).await;
             }
         }
     }
 
-    /// Takes an answer that came at `now`; gives how many batches it brought.
-    fn take(&mut self, response: &FetchResponse<'_>, now: Duration) -> Result<u64, LoadError> {
+    /// Goes on where the log begins by now: retention was faster than this consumer.
+    async fn skip(&mut self, found: usize) -> Result<(), LoadError> {
+        let (Some(stream), Some(own)) = (self.streams.get_mut(found), self.places.get(found))
+        else {
+            return Ok(());
+        };
+        let (topic, partition) = (&self.run.topic, stream.partition());
+        let start = self.connection.log_start(topic, partition, ANSWER_TIME_MAX).await?;
+        let skipped = stream.skip_to(start, &mut self.tail.report.borrow_mut());
+        if skipped.is_empty() {
+            let code = ErrorCode::OffsetOutOfRange;
+            return LoadError::check(|| place(topic, partition), code, None);
+        }
+        self.tail.deliveries.borrow_mut().skipped(*own, skipped);
+        self.tail.changed.notify();
+        Ok(())
+    }
+
+    /// Takes an answer that came at `now`; gives how many batches it brought, and which streams are out of range.
+    fn take(
+        &mut self,
+        response: &FetchResponse<'_>,
+        now: Duration,
+    ) -> Result<(u64, Vec<usize>), LoadError> {
         let Self { run, tail, streams, places, .. } = self;
         LoadError::check(|| run.topic.clone(), response.error_code, None)?;
         let mut report = tail.report.borrow_mut();
         let mut deliveries = tail.deliveries.borrow_mut();
         let mut recorder = run.core.recorder.borrow_mut();
-        let mut count = 0;
+        let (mut count, mut out_of_range) = (0, Vec::new());
         for data in response.responses.iter().flat_map(|topic| &topic.partitions) {
             let index = data.partition_index;
             let Ok(found) = streams.binary_search_by_key(&index, Stream::partition) else {
@@ -233,6 +275,10 @@ impl<P: Platform> Reader<P> {
             let place = || place(&run.topic, index);
             if is_of_leadership(code) {
                 return Err(LoadError::LeaderMoved { place: place(), code });
+            }
+            if code == ErrorCode::OffsetOutOfRange {
+                out_of_range.push(found);
+                continue;
             }
             LoadError::check(place, code, None)?;
             let (Some(stream), Some(place)) = (streams.get_mut(found), places.get(found)) else {
@@ -249,6 +295,6 @@ impl<P: Platform> Reader<P> {
         }
         drop(deliveries);
         tail.changed.notify();
-        Ok(count)
+        Ok((count, out_of_range))
     }
 }

@@ -2,9 +2,14 @@
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
+use std::time::Duration;
 
-use load::{AuditReport, Check, FindingKind, ReadLoad, RunEnd, RunResult, TopicChoice};
-use record::{Batches, Found, Offset, PartitionIndex};
+use broker::Platform;
+use load::{
+    AuditReport, AuditVerdict, Check, FindingKind, ReadLoad, RunEnd, RunResult, TopicChoice,
+    Workload,
+};
+use record::{Batches, Found, NodeId, Offset, PartitionIndex};
 use wire::ErrorCode;
 
 use crate::middleman::{LIAR_PORT, Lie};
@@ -200,6 +205,76 @@ fn metadata_that_cannot_be_true_is_refused_before_anything_is_sent() {
             assert!(error.contains(fact), "{error}: {fact}");
         });
     }
+}
+
+#[test]
+fn partitions_without_a_leader_are_named_at_once_where_the_topic_was_there_before() {
+    let lie = Lie::Metadata(|response| {
+        for partition in &mut response.topics[0].partitions[1..] {
+            partition.leader_id = NodeId(-1);
+            partition.error_code = ErrorCode::LeaderNotAvailable;
+        }
+    });
+    World::run_behind(lie, |world| async move {
+        let mut options = options(steady(50), 3);
+        let TopicChoice::Made { is_kept, .. } = &mut options.topic else { unreachable!() };
+        *is_kept = true;
+        let name = world.produce(&options).await.unwrap().topic_left.unwrap();
+        options.bootstrap[0].port = LIAR_PORT;
+        options.topic = TopicChoice::Given { name };
+        let before = world.client().monotonic();
+        let error = world.produce(&options).await.unwrap_err().to_string();
+        assert!(error.ends_with(": 2 of its partitions have no leader: 1, 2"), "{error}");
+        let passed = world.client().monotonic() - before;
+        assert!(
+            passed < Duration::from_secs(1),
+            "{passed:?} of the ten seconds that a request may take"
+        );
+    });
+}
+
+#[test]
+fn a_log_that_is_too_short_fails_a_bounded_audit() {
+    // The last partition's batches are not there: the end that the broker tells is where the run began.
+    let lie = Lie::Ends(|offset| offset / 2);
+    World::run_behind(lie, |world| async move {
+        let mut options = options(Workload { audit_bytes_max: Some(1), ..steady(50) }, 1);
+        options.bootstrap[0].port = LIAR_PORT;
+        let audit = world.produce(&options).await.unwrap().result.audit;
+        assert_eq!(audit.verdict, AuditVerdict::Failed, "{audit:?}");
+        assert!(audit.finding_count >= 60, "half of all batches: {audit:?}");
+        assert!(audit.findings[0].fact.starts_with("the log ends at "), "{audit:?}");
+    });
+}
+
+#[test]
+fn a_run_that_fails_does_not_accuse_the_broker_of_what_nobody_waited_for() {
+    // Consumers get nothing, and in the middle an answer cannot be true.
+    let answers = Rc::new(Cell::new(0));
+    let lie = Lie::Both(
+        Rc::new(|_| Vec::new()),
+        Rc::new(move |response| {
+            answers.set(answers.get() + 1);
+            if answers.get() == 60 {
+                response.responses[0].partition_responses[0].index = PartitionIndex(7);
+            }
+        }),
+    );
+    World::run_behind(lie, |world| async move {
+        let mut options = options(Workload { consumers: 1, ..steady(50) }, 1);
+        options.bootstrap[0].port = LIAR_PORT;
+        let result = world.produce(&options).await.unwrap().result;
+        assert!(matches!(result.end, RunEnd::Failed { .. }), "{result:#?}");
+        let audit = &result.audit;
+        assert!(
+            audit.findings.iter().all(|found| found.kind != FindingKind::Undelivered),
+            "{audit:?}"
+        );
+        assert_eq!(audit.undelivered_batches, 59, "{audit:?}");
+        // How long they would have taken is at least how long they had.
+        assert_eq!(result.delivery_lower_bounds, result.delivery.unwrap().count);
+        assert!(result.delivery_lower_bounds > 20, "{result:#?}");
+    });
 }
 
 #[test]

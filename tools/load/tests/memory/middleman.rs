@@ -13,6 +13,7 @@ use broker::platform::{ConnectionReader, ConnectionWriter, Listener};
 use commitlog::{Executor, TaskClass};
 use sim::platform::{SimPlatform, SimReader, SimWriter};
 use wire::fetch::FetchResponse;
+use wire::list_offsets::ListOffsetsResponse;
 use wire::metadata::MetadataResponse;
 use wire::produce::ProduceResponse;
 use wire::{ApiKey, Message, Records, RequestHeader, Response, ResponseHeader, encode_response};
@@ -31,6 +32,10 @@ pub(crate) enum Lie {
     Metadata(fn(&mut MetadataResponse<'_>)),
     /// The records of each partition.
     Fetch(Rc<ChangeRecords>),
+    /// Where logs end, and begin.
+    Ends(fn(i64) -> i64),
+    /// The records of each partition, and what became of batches.
+    Both(Rc<ChangeRecords>, Rc<dyn Fn(&mut ProduceResponse<'_>)>),
 }
 
 /// Other records in place of those that the node gave.
@@ -114,7 +119,19 @@ fn change(lie: &Lie, api: ApiKey, version: i16, frame: &[u8]) -> Option<Vec<u8>>
             change(&mut response);
             Some(written(header, version, &response))
         }
-        (Lie::Fetch(change), ApiKey::Fetch) => {
+        (Lie::Both(_, change), ApiKey::Produce) => {
+            let mut response = ProduceResponse::decode(version, body).unwrap();
+            change(&mut response);
+            Some(written(header, version, &response))
+        }
+        (Lie::Ends(change), ApiKey::ListOffsets) => {
+            let mut response = ListOffsetsResponse::decode(version, body).unwrap();
+            for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+                partition.offset.0 = change(partition.offset.0);
+            }
+            Some(written(header, version, &response))
+        }
+        (Lie::Fetch(change) | Lie::Both(change, _), ApiKey::Fetch) => {
             let response = FetchResponse::decode(version, body).unwrap();
             let partitions = response.responses.iter().flat_map(|topic| &topic.partitions);
             let changed: Vec<Vec<u8>> =

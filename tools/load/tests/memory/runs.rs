@@ -4,9 +4,10 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 use broker::Platform;
+use broker::sync::beside;
 use load::{
-    FindingKind, Pace, Payload, ProduceOptions, ReadFrom, ReadLoad, RecordSize, RunEnd, Silent,
-    TopicChoice, Until, Workload, consume, produce,
+    AuditVerdict, Durability, FindingKind, Pace, Payload, ProduceOptions, ReadFrom, ReadLoad,
+    RecordSize, RunEnd, Silent, TopicChoice, Unsound, Until, Workload, consume, produce,
 };
 use record::Codec;
 use sim::executor::CoreIndex;
@@ -80,19 +81,9 @@ fn a_stall_of_a_second_counts_for_every_request_that_was_due_in_it() {
     World::run(|world| async move {
         let workload = Workload { in_flight: 2, ..steady(100) };
         let options = options(workload, 1);
-        let platform = world.client();
         let running = async { world.produce(&options).await.unwrap() };
-        let stalling = async {
-            platform.sleep(Duration::from_millis(1_200)).await;
-            for core in 0..CORES {
-                world.machine.executor().on_core(CoreIndex(core)).stand_still();
-            }
-            platform.sleep(Duration::from_secs(1)).await;
-            for core in 0..CORES {
-                world.machine.executor().on_core(CoreIndex(core)).go_on();
-            }
-        };
-        let outcome = broker::sync::beside(running, stalling).await;
+        let stalling = stall(&world, 1_200, 1_000);
+        let outcome = beside(running, stalling).await;
         let result = sound(outcome);
         let latency = result.latency;
         // 100 of 200 were due while it stood still and waited 0 to 1 s; a closed loop would have seen two of them.
@@ -109,25 +100,85 @@ fn a_rate_that_is_not_kept_is_told_with_every_request_that_did_not_leave() {
     World::run(|world| async move {
         let workload = Workload { in_flight: 2, ..steady(100) };
         let options = options(workload, 1);
-        let platform = world.client();
         let running = async { world.produce(&options).await.unwrap() };
         // From the middle of the run until after its end nothing is answered.
-        let stalling = async {
-            platform.sleep(Duration::from_millis(1_520)).await;
-            for core in 0..CORES {
-                world.machine.executor().on_core(CoreIndex(core)).stand_still();
-            }
-            platform.sleep(Duration::from_secs(5)).await;
-            for core in 0..CORES {
-                world.machine.executor().on_core(CoreIndex(core)).go_on();
-            }
-        };
-        let result = sound(broker::sync::beside(running, stalling).await);
+        let stalling = stall(&world, 1_520, 5_000);
+        let result = beside(running, stalling).await.result;
         // 250 were due from the first on; 150 left before the stall, two more into it.
         assert!((96..=100).contains(&result.unsent), "{}", result.unsent);
+        assert_eq!((result.due, result.latency_lower_bounds), (200, result.unsent));
+        // Every one that was due counts, those that never left with the time they waited until the end.
+        assert_eq!(result.latency.count, 200, "{:?}", result.latency);
+        assert!((700.0..1_000.0).contains(&result.latency.p90_ms), "{:?}", result.latency);
+        let drained = result.drain.unwrap();
+        assert!(drained.max_ms > 4_900.0 && drained.requests == 0, "{drained:?}");
+        let unsent = result.unsent;
+        assert_eq!(result.unsound_because, [Unsound::RateNotKept { due: 200, unsent }]);
+        assert!(!result.sound && !result.is_sound() && result.audit.has_passed);
         let sent = result.audit.acked_batches;
         assert!((249..=251).contains(&(sent + result.unsent)), "{sent} + {}", result.unsent);
     });
+}
+
+#[test]
+fn the_latencies_of_all_intervals_and_of_what_came_after_the_end_are_those_of_the_run() {
+    World::run(|world| async move {
+        let told = Told::default();
+        let options = options(Workload { in_flight: 400, ..steady(100) }, 1);
+        let platform = world.client();
+        let running = async {
+            produce(&platform, &options, &mut &told, std::future::pending()).await.unwrap()
+        };
+        let result = beside(running, stall(&world, 2_000, 1_000)).await.result;
+        assert!(result.is_sound(), "{result:#?}");
+        let intervals: u64 = told.intervals.borrow().iter().map(|(_, latencies)| latencies).sum();
+        assert!((45..=55).contains(&told.drained.get()), "{}", told.drained.get());
+        assert_eq!(intervals + told.drained.get(), result.latency.count);
+        assert_eq!(result.latency.count, 200, "all that was due");
+        assert!((result.drain.unwrap().max_ms - result.latency.max_ms).abs() < 1.0);
+    });
+}
+
+#[test]
+fn without_a_warm_up_the_first_request_counts() {
+    World::run(|world| async move {
+        let workload = Workload { warm_up: Duration::ZERO, connections: 4, ..steady(100) };
+        let result = sound(world.produce(&options(workload.clone(), 2)).await.unwrap());
+        assert_eq!((result.due, result.latency.count), (200, 200), "{result:#?}");
+        assert_eq!(result.audit.acked_batches, 200);
+        let closed = Workload {
+            pace: Pace::Closed,
+            until: Until { records: Some(1_000), ..Until::default() },
+            ..workload
+        };
+        let result = sound(world.produce(&options(closed, 2)).await.unwrap());
+        assert_eq!(result.latency.count, result.audit.acked_batches, "{result:#?}");
+    });
+}
+
+#[test]
+fn a_run_in_which_nothing_is_answered_has_measured_nothing() {
+    World::run(|world| async move {
+        let options = options(Workload { in_flight: 1, ..steady(100) }, 1);
+        let running = async { world.produce(&options).await.unwrap() };
+        // From within the warm-up until the run gives up what is under way.
+        let result = beside(running, stall(&world, 300, 40_000)).await.result;
+        assert_eq!(result.latency.count, result.latency_lower_bounds);
+        assert!(result.unsound_because.contains(&Unsound::NothingMeasured), "{result:#?}");
+        assert_eq!((result.measured.requests, result.due), (0, 200));
+    });
+}
+
+/// From so long after now on, every core of the node stands still for so long.
+async fn stall(world: &World, after_ms: u64, for_ms: u64) {
+    world.sleep(Duration::from_millis(after_ms)).await;
+    for core in 0..CORES {
+        world.machine.executor().on_core(CoreIndex(core)).stand_still();
+    }
+    world.sleep(Duration::from_millis(for_ms)).await;
+    for core in 0..CORES {
+        world.machine.executor().on_core(CoreIndex(core)).go_on();
+    }
 }
 
 #[test]
@@ -159,13 +210,14 @@ fn a_run_whose_node_goes_away_says_so_and_is_not_sound() {
             world.sleep(Duration::from_secs(1)).await;
             world.node.ask_to_stop();
         };
-        let outcome = broker::sync::beside(running, stopping).await;
+        let outcome = beside(running, stopping).await;
         let result = outcome.result;
         let RunEnd::Failed { reason } = &result.end else { panic!("{:?}", result.end) };
         assert!(reason.contains("connection ended"), "{reason}");
         assert_eq!(outcome.failure.map(|failure| failure.to_string()).as_ref(), Some(reason));
         assert!(!result.is_sound() && !result.audit.has_passed);
         assert_eq!(result.audit.findings[0].kind, FindingKind::Unreadable);
+        assert_eq!(result.audit.verdict, AuditVerdict::NotAudited);
         // What was measured until then is told.
         assert!(result.measured.requests > 10);
         assert!(outcome.topic_left.is_some(), "there may be something to look at");
@@ -236,6 +288,46 @@ fn an_audit_that_is_bounded_says_that_it_is_not_complete() {
 }
 
 #[test]
+fn what_an_acknowledgement_promises_is_taken_down() {
+    World::run(|world| async move {
+        let default = sound(world.produce(&options(steady(20), 1)).await.unwrap());
+        assert_eq!(default.durability, Durability::D1);
+        assert_eq!(default.topic_configs["write.caching"], "false");
+        let mut caching = options(steady(20), 1);
+        let TopicChoice::Made { configs, .. } = &mut caching.topic else { unreachable!() };
+        configs.push(("write.caching".to_owned(), "true".to_owned()));
+        let caching = sound(world.produce(&caching).await.unwrap());
+        assert_eq!(caching.durability, Durability::D0);
+        let read = sound(world.read(&reading(ReadLoad::default(), made(1))).await);
+        assert_eq!(read.durability, Durability::D1);
+    });
+}
+
+/// A topic that keeps a segment or two of 1 MiB, and looks for more to delete all the time.
+fn expiring(mut options: ProduceOptions) -> ProduceOptions {
+    let TopicChoice::Made { configs, .. } = &mut options.topic else { unreachable!() };
+    let small = [("segment.bytes", "1048576"), ("retention.bytes", "1048576")];
+    configs.extend(small.map(|(name, value)| (name.to_owned(), value.to_owned())));
+    options
+}
+
+#[test]
+fn what_retention_takes_is_counted_apart_and_is_no_damage() {
+    let settings = &["advertise=core", "log.retention.check.interval.ms=300"];
+    World::run_with(settings, |world| async move {
+        let workload = Workload { batch_bytes: 60_000, consumers: 1, ..steady(100) };
+        let result = sound(world.produce(&expiring(options(workload, 1))).await.unwrap());
+        let audit = &result.audit;
+        assert!(audit.expired_batches > 50, "{audit:?}");
+        assert_eq!(audit.expired_batches + audit.matched_batches, audit.acked_batches);
+        assert!(
+            audit.matched_batches >= 10,
+            "what lies above the log's start must be there: {audit:?}"
+        );
+    });
+}
+
+#[test]
 fn consumers_beside_a_run_tell_how_long_its_batches_took_to_them() {
     World::run(|world| async move {
         let workload = Workload { consumers: 2, partitions_per_request: 2, ..steady(100) };
@@ -253,19 +345,9 @@ fn consumers_beside_a_run_tell_how_long_its_batches_took_to_them() {
 fn a_stall_counts_for_every_batch_that_was_due_to_a_consumer_in_it() {
     World::run(|world| async move {
         let options = options(Workload { consumers: 1, ..steady(100) }, 1);
-        let platform = world.client();
         let running = async { world.produce(&options).await.unwrap() };
-        let stalling = async {
-            platform.sleep(Duration::from_millis(1_200)).await;
-            for core in 0..CORES {
-                world.machine.executor().on_core(CoreIndex(core)).stand_still();
-            }
-            platform.sleep(Duration::from_secs(1)).await;
-            for core in 0..CORES {
-                world.machine.executor().on_core(CoreIndex(core)).go_on();
-            }
-        };
-        let delivery = sound(broker::sync::beside(running, stalling).await).delivery.unwrap();
+        let stalling = stall(&world, 1_200, 1_000);
+        let delivery = sound(beside(running, stalling).await).delivery.unwrap();
         assert!((950.0..1_100.0).contains(&delivery.max_ms), "{delivery:?}");
         assert!((700.0..900.0).contains(&delivery.p90_ms), "{delivery:?}");
     });
@@ -331,6 +413,7 @@ fn a_topic_without_records_or_without_a_place_is_told() {
 struct Told {
     started: Cell<u32>,
     audits: Cell<u32>,
+    drained: Cell<u64>,
     intervals: RefCell<Vec<(u64, u64)>>,
 }
 
@@ -344,8 +427,19 @@ impl load::Observer for &Told {
         self.started.set(self.started.get() + 1);
     }
 
-    fn interval(&mut self, interval: &load::Interval, latencies: &hdrhistogram::Histogram<u64>) {
+    fn interval(
+        &mut self,
+        interval: &load::Interval,
+        latencies: &mut hdrhistogram::Histogram<u64>,
+    ) {
         self.intervals.borrow_mut().push((interval.requests, latencies.len()));
+        // As who writes them elsewhere does: the next second has a histogram of its own.
+        *latencies = load::new_histogram();
+    }
+
+    fn drained(&mut self, interval: &load::Interval, latencies: &mut hdrhistogram::Histogram<u64>) {
+        assert_eq!((interval.requests, interval.bytes), (0, 0));
+        self.drained.set(self.drained.get() + latencies.len());
     }
 
     fn audit_started(&mut self, bytes: u64) {

@@ -1,13 +1,14 @@
 //! `corelog bench compare`: two saved results side by side, with their ratios.
 //!
-//! Owns the reading of saved results and the rows. It judges nothing: a ratio of two runs is no proof, and says so in the help.
+//! Owns the reading of saved results, the rows, and what may not be compared: runs that promised different things when they
+//! acknowledged, and runs of different kinds. It judges nothing else: a ratio of two runs is no proof, and says so in the help.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use load::{LatencySummary, ProcessUse, RESULT_FORMAT, RunResult};
+use load::{Durability, Job, LatencySummary, ProcessUse, RESULT_FORMAT, RunResult, Unsound};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -22,7 +23,9 @@ Examples:
 
 The files are those that --save of a bench wrote. Each ratio is that of B to A. One run of each
 says little: run them in turn, A B B A, and compare several. A difference in what was asked of the
-two is told; a run whose audit failed, or that had errors, ends this with 1.";
+two is told, and so is one in the topics' options. Runs of different durability have no ratios:
+D0 acknowledges before a record is on disk, D1 once it is; --across-classes shows them all the
+same. A run that is not sound, and two that cannot be compared, end this with 1.";
 
 /// The largest file that is read: a week of seconds takes a part of it.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -37,6 +40,9 @@ pub(crate) struct CompareArgs {
     /// The result that is compared
     #[arg(value_name = "B")]
     second: PathBuf,
+    /// Show ratios of runs whose acknowledgements promise different things
+    #[arg(long)]
+    across_classes: bool,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -46,6 +52,10 @@ pub(crate) struct CompareArgs {
 struct Comparison {
     a: Run,
     b: Run,
+    /// Why there is no ratio, where there is none.
+    refusal: Option<Refusal>,
+    /// Whether the same was asked of both, and the topics' options that both tell are alike.
+    is_same_work: bool,
     /// What was asked of one run and not of the other.
     differences: Vec<Difference>,
     rows: Vec<Row>,
@@ -56,7 +66,32 @@ struct Run {
     file: String,
     topic: String,
     started_ms: i64,
+    durability: Durability,
     is_sound: bool,
+    unsound_because: Vec<Unsound>,
+}
+
+/// Why two runs cannot be compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Refusal {
+    /// One sent and the other read.
+    Kind,
+    /// Their acknowledgements promise different things.
+    Durability,
+}
+
+impl Refusal {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::Kind => {
+                "one run sent and the other read: no figure of one is a figure of the other"
+            }
+            Self::Durability => {
+                "one run was acknowledged once records were on disk, the other before: its speed is bought with records"
+            }
+        }
+    }
 }
 
 #[derive(Debug, PartialEq, Serialize)]
@@ -92,20 +127,55 @@ pub(super) fn run(args: &CompareArgs) -> Outcome {
         file: path.display().to_string(),
         topic: result.topic.clone(),
         started_ms: result.started_ms,
+        durability: result.durability,
         is_sound: result.is_sound(),
+        unsound_because: result.reasons(),
     };
+    let differences = differences(&first, &second)?;
+    let refusal = refusal(&first, &second)
+        .filter(|refusal| *refusal != Refusal::Durability || !args.across_classes);
     let comparison = Comparison {
         a: described(&args.first, &first),
         b: described(&args.second, &second),
-        differences: differences(&first, &second)?,
-        rows: rows(&first, &second),
+        refusal,
+        is_same_work: differences.is_empty(),
+        differences,
+        rows: rows(&first, &second, refusal),
     };
-    Output::new(args.output.output).show(&comparison)?;
-    let unsound = [&comparison.a, &comparison.b].into_iter().find(|run| !run.is_sound);
-    unsound.map_or(Ok(()), |run| {
-        let fact = format!("{}: the run failed, had errors, or its audit did", run.file);
-        Err(Failure::new(Exit::Refused, fact).advise("run it again: its figures are of no use"))
-    })
+    let shown = Output::new(args.output.output).offer(&comparison);
+    judge(&comparison).and(shown)
+}
+
+/// A comparison that says nothing is a failure.
+fn judge(comparison: &Comparison) -> Outcome {
+    let failed = |fact: String, next: &str| Err(Failure::new(Exit::Refused, fact).advise(next));
+    for run in [&comparison.a, &comparison.b] {
+        if let Some(reason) = run.unsound_because.first() {
+            let fact = format!("{}: {}", run.file, reason.text());
+            return failed(fact, "run it again: its figures are of no use");
+        }
+    }
+    match comparison.refusal {
+        None => Ok(()),
+        Some(refusal @ Refusal::Kind) => {
+            failed(refusal.text().to_owned(), "compare runs of the same kind")
+        }
+        Some(refusal @ Refusal::Durability) => failed(
+            refusal.text().to_owned(),
+            "run both with the same promise, or say --across-classes to see the ratios all the same",
+        ),
+    }
+}
+
+fn refusal(first: &RunResult, second: &RunResult) -> Option<Refusal> {
+    let is_same_kind = std::mem::discriminant(&first.job) == std::mem::discriminant(&second.job);
+    if !is_same_kind {
+        return Some(Refusal::Kind);
+    }
+    let is_produce = matches!(first.job, Job::Produce(_));
+    let (a, b) = (first.durability, second.durability);
+    let both_known = a != Durability::Unknown && b != Durability::Unknown;
+    (is_produce && both_known && a != b).then_some(Refusal::Durability)
 }
 
 /// A saved result.
@@ -133,6 +203,7 @@ pub(super) fn read(path: &Path) -> Outcome<RunResult> {
 }
 
 fn differences(first: &RunResult, second: &RunResult) -> Outcome<Vec<Difference>> {
+    let configs = config_differences(first, second);
     let (first, second) = (flat(first)?, flat(second)?);
     let value = |fields: &[(String, Value)], what: &str| {
         let found = fields.iter().find(|(name, _)| name == what);
@@ -146,7 +217,17 @@ fn differences(first: &RunResult, second: &RunResult) -> Outcome<Vec<Difference>
         a: value(&first, what),
         b: value(&second, what),
     });
-    Ok(pairs.filter(|pair| pair.a != pair.b).collect())
+    Ok(pairs.filter(|pair| pair.a != pair.b).chain(configs).collect())
+}
+
+/// Options of the topics that both brokers tell, and tell differently.
+fn config_differences(first: &RunResult, second: &RunResult) -> Vec<Difference> {
+    let pairs = first.topic_configs.iter().filter_map(|(name, a)| {
+        let b = second.topic_configs.get(name).filter(|b| *b != a)?;
+        let (a, b) = (Value::from(a.as_str()), Value::from(b.as_str()));
+        Some(Difference { what: format!("topic {name}"), a, b })
+    });
+    pairs.collect()
 }
 
 /// What was asked of a run, as names and values.
@@ -186,11 +267,12 @@ const FIGURES: [(&str, &str, Better, Figure); 20] = [
     ("latency p99.9", "ms", Better::Lower, |r| latency(r, |l| l.p999_ms)),
     ("latency p99.99", "ms", Better::Lower, |r| latency(r, |l| l.p9999_ms)),
     ("latency max", "ms", Better::Lower, |r| latency(r, |l| l.max_ms)),
-    ("delivered p50", "ms", Better::Lower, |r| r.delivery.map(|d| d.p50_ms)),
-    ("delivered p99", "ms", Better::Lower, |r| r.delivery.map(|d| d.p99_ms)),
-    ("delivered p99.9", "ms", Better::Lower, |r| r.delivery.map(|d| d.p999_ms)),
+    ("delivered p50", "ms", Better::Lower, |r| delivery(r, |d| d.p50_ms)),
+    ("delivered p99", "ms", Better::Lower, |r| delivery(r, |d| d.p99_ms)),
+    ("delivered p99.9", "ms", Better::Lower, |r| delivery(r, |d| d.p999_ms)),
     ("sent late by p99", "ms", Better::Lower, |r| {
-        r.job.is_open_loop().then_some(r.send_delay.p99_ms)
+        let is_told = r.job.is_open_loop() && r.send_delay.count > 0;
+        is_told.then_some(r.send_delay.p99_ms)
     }),
     ("never left", "requests", Better::Lower, |r| Some(count(r.unsent))),
     ("broker CPU", "s/GB", Better::Lower, |r| r.broker.and_then(|b| b.cpu_seconds_per_gb)),
@@ -208,10 +290,10 @@ pub(super) fn figures(
     FIGURES.into_iter().map(|(name, unit, better, figure)| (name, unit, better, figure(result)))
 }
 
-fn rows(first: &RunResult, second: &RunResult) -> Vec<Row> {
+fn rows(first: &RunResult, second: &RunResult, refusal: Option<Refusal>) -> Vec<Row> {
     let row = |(name, unit, better, figure): (&'static str, &'static str, Better, Figure)| {
         let (a, b) = (figure(first), figure(second));
-        let ratio = a.zip(b).filter(|(a, _)| *a > 0.0).map(|(a, b)| b / a);
+        let ratio = a.zip(b).filter(|(a, _)| *a > 0.0 && refusal.is_none()).map(|(a, b)| b / a);
         Row { name, unit, better, a, b, ratio }
     };
     FIGURES.into_iter().map(row).collect()
@@ -219,6 +301,10 @@ fn rows(first: &RunResult, second: &RunResult) -> Vec<Row> {
 
 fn latency(result: &RunResult, figure: fn(&LatencySummary) -> f64) -> Option<f64> {
     (result.latency.count > 0).then(|| figure(&result.latency))
+}
+
+fn delivery(result: &RunResult, figure: fn(&LatencySummary) -> f64) -> Option<f64> {
+    result.delivery.filter(|delivery| delivery.count > 0).map(|delivery| figure(&delivery))
 }
 
 fn switches(result: &RunResult, used: &ProcessUse) -> Option<f64> {
@@ -236,7 +322,27 @@ impl Show for Comparison {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
         for (name, run) in [("A", &self.a), ("B", &self.b)] {
             let sound = if run.is_sound { "" } else { "  NOT SOUND" };
-            writeln!(sink, "{name}  {}: topic {}{sound}", run.file, run.topic)?;
+            writeln!(
+                sink,
+                "{name}  {}: topic {}, {}{sound}",
+                run.file,
+                run.topic,
+                run.durability.text()
+            )?;
+            for reason in &run.unsound_because {
+                writeln!(sink, "   {}", reason.text())?;
+            }
+        }
+        if let Some(refusal) = self.refusal {
+            writeln!(sink, "NOT COMPARABLE: {}", refusal.text())?;
+        } else if self.a.durability != self.b.durability {
+            writeln!(sink, "DIFFERENT DURABILITY: the ratios are no ratios of speed")?;
+        }
+        if !self.is_same_work {
+            writeln!(
+                sink,
+                "DIFFERENT WORK: the ratios say what the difference is worth, not which side is faster"
+            )?;
         }
         for Difference { what, a, b } in &self.differences {
             writeln!(sink, "asked of them: {what} = {a} and {b}")?;
@@ -260,13 +366,14 @@ impl Show for Comparison {
 
 #[cfg(test)]
 mod tests {
-    use load::{Job, Workload};
+    use load::Workload;
 
     use super::*;
     use crate::commands::bench::report::testing;
 
     fn pair() -> (RunResult, RunResult) {
-        let first = testing::result();
+        let mut first = testing::result();
+        first.latency.count = 0;
         let mut second = testing::result();
         second.measured.mb_per_second = 3.0;
         second.latency.count = 1;
@@ -283,7 +390,7 @@ mod tests {
     #[test]
     fn ratios_are_of_the_second_to_the_first_where_both_have_a_figure() {
         let (first, second) = pair();
-        let rows = rows(&first, &second);
+        let rows = rows(&first, &second, None);
         assert_eq!(ratio(&rows, "throughput"), (Some(1.0), Some(3.0), Some(3.0)));
         // The first has no latency, the second no broker; a ratio to nothing is none.
         assert_eq!(ratio(&rows, "latency p50"), (None, Some(1.5), None));
@@ -310,23 +417,74 @@ mod tests {
         let (first, second) = pair();
         let run = |file: &str, is_sound| {
             let topic = "t".to_owned();
-            Run { file: file.to_owned(), topic, started_ms: 1, is_sound }
+            let durability = Durability::D1;
+            let unsound_because = Vec::new();
+            Run {
+                file: file.to_owned(),
+                topic,
+                started_ms: 1,
+                durability,
+                is_sound,
+                unsound_because,
+            }
         };
         let comparison = Comparison {
             a: run("a.json", true),
             b: run("b.json", false),
+            refusal: None,
+            is_same_work: false,
             differences: differences(&first, &second).unwrap(),
-            rows: rows(&first, &second),
+            rows: rows(&first, &second, None),
         };
         let mut bytes = Vec::new();
         comparison.show_table(&mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();
-        let start = "A  a.json: topic t\nB  b.json: topic t  NOT SOUND\nasked of them: in_flight = 5 and 9\n\n";
+        let start = "A  a.json: topic t, D1: acknowledged once it is on disk\n\
+                     B  b.json: topic t, D1: acknowledged once it is on disk  NOT SOUND\n\
+                     DIFFERENT WORK: ";
         assert!(text.starts_with(start), "{text}");
+        assert!(text.contains("asked of them: in_flight = 5 and 9\n\n"), "{text}");
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let lines: Vec<String> = text.lines().map(words).collect();
         assert!(lines.contains(&"throughput MB/s 1.000 3.000 3.000".to_owned()), "{text}");
         assert!(lines.contains(&"broker CPU s/GB 0.250 - -".to_owned()), "{text}");
         assert!(!text.contains("client CPU"), "{text}");
+    }
+
+    #[test]
+    fn what_promises_different_things_has_no_ratio() {
+        let (first, mut second) = pair();
+        assert_eq!(refusal(&first, &second), None);
+        second.durability = Durability::Unknown;
+        assert_eq!(refusal(&first, &second), None, "nothing is known to be different");
+        second.durability = Durability::D0;
+        assert_eq!(refusal(&first, &second), Some(Refusal::Durability));
+        let without = rows(&first, &second, Some(Refusal::Durability));
+        assert!(without.iter().all(|row| row.ratio.is_none()));
+        assert_eq!(ratio(&without, "throughput"), (Some(1.0), Some(3.0), None));
+        second.job = Job::Consume(load::ReadLoad::default());
+        assert_eq!(refusal(&first, &second), Some(Refusal::Kind));
+        let mut other = second.clone();
+        other.durability = Durability::D1;
+        assert_eq!(refusal(&second, &other), None, "reading promises nothing");
+    }
+
+    #[test]
+    fn options_of_the_topics_that_both_tell_are_compared() {
+        let (mut first, mut second) = (testing::result(), testing::result());
+        let mut put = |name: &str, a: Option<&str>, b: Option<&str>| {
+            for (result, value) in [(&mut first, a), (&mut second, b)] {
+                result.topic_configs.extend(value.map(|value| (name.to_owned(), value.to_owned())));
+            }
+        };
+        put("write.caching", Some("true"), None);
+        put("segment.bytes", Some("1"), Some("1"));
+        put("flush.messages", Some("1"), Some("9"));
+        let expected = Difference {
+            what: "topic flush.messages".to_owned(),
+            a: Value::from("1"),
+            b: Value::from("9"),
+        };
+        assert_eq!(differences(&first, &second).unwrap(), [expected]);
     }
 }

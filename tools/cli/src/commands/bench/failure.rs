@@ -26,6 +26,7 @@ fn exit(error: &LoadError) -> Exit {
         LoadError::Process(_) => Exit::Io,
         LoadError::Refused { .. }
         | LoadError::LeaderMoved { .. }
+        | LoadError::Offline { .. }
         | LoadError::OnlyErrors { .. }
         | LoadError::NotMentioned { .. }
         | LoadError::TooMany { .. }
@@ -73,6 +74,9 @@ fn advice(error: &LoadError) -> Option<&'static str> {
         }
         LoadError::LeaderMoved { .. } => {
             "run it again when the cluster is at rest: corelog topic describe shows the leaders"
+        }
+        LoadError::Offline { .. } => {
+            "corelog topic describe shows who should lead them: start those brokers, or see their logs"
         }
         LoadError::TooMany { .. } => "use a topic with fewer",
         LoadError::NothingToRead { .. } => {

@@ -8,7 +8,7 @@ use std::mem;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use load::{RunEnd, RunResult};
+use load::{RunResult, Unsound};
 
 use super::{compare, report};
 use crate::exit::{Exit, Failure, Outcome};
@@ -115,20 +115,7 @@ fn comparable(runs: &[(String, &RunResult)]) -> Comparable {
 
 /// Why the figures of a run are not to be believed; empty where they are.
 fn unsound(result: &RunResult) -> Vec<String> {
-    let mut reasons = Vec::new();
-    if let RunEnd::Failed { reason } = &result.end {
-        reasons.push(format!("the run failed: {reason}"));
-    }
-    if result.unanswered > 0 {
-        reasons.push(format!("{} requests were never answered", result.unanswered));
-    }
-    if !result.errors.is_empty() {
-        reasons.push("batches were refused".to_owned());
-    }
-    if !result.is_sound() && reasons.is_empty() {
-        reasons.push("the audit did not pass".to_owned());
-    }
-    reasons
+    result.reasons().iter().map(Unsound::text).collect()
 }
 
 /// Why two runs cannot be compared.

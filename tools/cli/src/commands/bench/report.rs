@@ -5,8 +5,8 @@
 use std::io::{self, Write};
 
 use load::{
-    AuditReport, Check, Interval, Job, LatencySummary, Measured, ProcessUse, ReadFrom, RunEnd,
-    RunResult,
+    Acks, AuditReport, AuditVerdict, Check, Interval, Job, LatencySummary, Measured, ProcessUse,
+    ReadFrom, RunEnd, RunResult,
 };
 use serde::{Serialize, Serializer};
 
@@ -28,6 +28,9 @@ impl Show for Report<'_> {
         let measured = &result.measured;
         let mut line = |name: &str, text: String| writeln!(sink, "{name:<16}{text}");
         line("run", run_line(result))?;
+        for reason in result.reasons() {
+            line("NOT SOUND", reason.text())?;
+        }
         line("throughput", throughput_line(measured))?;
         let is_produce = matches!(result.job, Job::Produce(_));
         line(
@@ -42,19 +45,28 @@ impl Show for Report<'_> {
         )?;
         let is_open = result.job.is_open_loop();
         let from = if is_open { "due" } else { "sent" };
-        line(&format!("latency ({from})"), latency_line(&result.latency))?;
+        let nothing = "no request that was due while measuring was answered";
+        line(&format!("latency ({from})"), latency_line(&result.latency, nothing))?;
+        if result.latency_lower_bounds > 0 {
+            line("  at least", lower_bounds_line(result.latency_lower_bounds, "had no answer"))?;
+        }
         if is_open {
-            line("  sent late by", latency_line(&result.send_delay))?;
+            line("  sent late by", latency_line(&result.send_delay, nothing))?;
         }
         if let Some(delivery) = &result.delivery {
-            line(&format!("delivered ({from})"), latency_line(delivery))?;
+            let nothing = "no batch that was due while measuring came to a consumer";
+            line(&format!("delivered ({from})"), latency_line(delivery, nothing))?;
+        }
+        if result.delivery_lower_bounds > 0 {
+            line("  at least", lower_bounds_line(result.delivery_lower_bounds, "never came"))?;
         }
         if result.unsent > 0 {
-            let text = format!(
-                "{} requests were due and never left: the rate was not kept, and no latency counts them",
-                result.unsent
-            );
+            let text =
+                format!("{} of {} requests were due and never left", result.unsent, result.due);
             line("  behind", text)?;
+        }
+        if is_produce {
+            line("durability", durability_line(result))?;
         }
         for (name, used) in [("broker", &result.broker), ("client", &result.client)] {
             if let Some(used) = used {
@@ -120,7 +132,26 @@ fn throughput_line(measured: &Measured) -> String {
     )
 }
 
-fn latency_line(latency: &LatencySummary) -> String {
+fn lower_bounds_line(count: u64, what: &str) -> String {
+    format!(
+        "{count} of them {what}, and count with how long they had waited by the end: their latency is longer"
+    )
+}
+
+fn durability_line(result: &RunResult) -> String {
+    let acks = match &result.job {
+        Job::Produce(load) if load.acks == Acks::Leader => ", acks=leader",
+        Job::Produce(_) => ", acks=all",
+        Job::Consume(_) => "",
+    };
+    format!("{}{acks}", result.durability.text())
+}
+
+/// Of no latency at all the ranks are none, and why.
+fn latency_line(latency: &LatencySummary, nothing: &str) -> String {
+    if latency.count == 0 {
+        return format!("-  {nothing}");
+    }
     format!(
         "p50 {:.3}  p90 {:.3}  p99 {:.3}  p99.9 {:.3}  p99.99 {:.3}  max {:.3} ms",
         latency.p50_ms,
@@ -162,7 +193,7 @@ pub(super) fn audit_text(result: &RunResult) -> String {
 }
 
 fn audit_line(audit: &AuditReport) -> String {
-    format!(
+    let mut text = format!(
         "{}: {} of {} acknowledged batches as they were sent, {} unacknowledged (at most {}), {} in {:.1} s",
         verdict(audit),
         audit.matched_batches,
@@ -171,7 +202,22 @@ fn audit_line(audit: &AuditReport) -> String {
         audit.unacked_batches_max,
         show_bytes(audit.bytes),
         audit.seconds
-    )
+    );
+    if audit.expired_batches > 0 {
+        text.push_str(&format!(", {} taken by retention", audit.expired_batches));
+    }
+    if audit.undelivered_batches > 0 {
+        text.push_str(&format!(", {} not waited for at the consumers", audit.undelivered_batches));
+    }
+    text.push_str(&skipped(audit));
+    text
+}
+
+fn skipped(audit: &AuditReport) -> String {
+    match audit.skipped_offsets {
+        0 => String::new(),
+        count => format!(", {count} offsets skipped that retention took before they were read"),
+    }
 }
 
 fn check_line(audit: &AuditReport, check: Check) -> String {
@@ -179,14 +225,18 @@ fn check_line(audit: &AuditReport, check: Check) -> String {
         Check::Crc => "whole and in order",
         Check::Offsets => "in order; checksums were not looked at",
     };
-    format!("{}: {} batches {how}", verdict(audit), audit.matched_batches)
+    format!("{}: {} batches {how}{}", verdict(audit), audit.matched_batches, skipped(audit))
 }
 
-fn verdict(audit: &AuditReport) -> &'static str {
-    match (audit.has_passed, audit.is_complete) {
-        (true, true) => "passed",
-        (true, false) => "passed as far as it went",
-        (false, _) => "FAILED",
+fn verdict(audit: &AuditReport) -> String {
+    match audit.judge() {
+        AuditVerdict::Passed => "passed".to_owned(),
+        AuditVerdict::PassedInPart => "passed as far as it went".to_owned(),
+        AuditVerdict::Failed => "FAILED".to_owned(),
+        AuditVerdict::NotAudited => {
+            let why = audit.findings.first().map_or("nothing was looked at", |first| &first.fact);
+            format!("NOT AUDITED: {why}")
+        }
     }
 }
 
@@ -210,17 +260,23 @@ pub(super) fn progress_line(interval: &Interval) -> String {
 pub(super) mod testing {
     //! A result for tests.
 
-    use load::{ErrorCount, RESULT_FORMAT, Workload};
+    use std::collections::BTreeMap;
+
+    use load::{Durability, ErrorCount, RESULT_FORMAT, Workload};
 
     use super::*;
 
     pub(crate) fn result() -> RunResult {
         RunResult {
             format: RESULT_FORMAT,
+            sound: true,
+            unsound_because: Vec::new(),
             job: Job::Produce(Workload::default()),
             topic: "t".to_owned(),
             partitions: 1,
             leaders: 1,
+            durability: Durability::D1,
+            topic_configs: BTreeMap::new(),
             connections: 1,
             started_ms: 1_700_000_000_000,
             end: RunEnd::Complete,
@@ -235,17 +291,28 @@ pub(super) mod testing {
                 records_per_second: 50.0,
                 requests_per_second: 5.0,
             },
-            latency: LatencySummary { p50_ms: 1.5, max_ms: 9.0, ..LatencySummary::default() },
+            latency: LatencySummary {
+                count: 10,
+                p50_ms: 1.5,
+                max_ms: 9.0,
+                ..LatencySummary::default()
+            },
+            latency_lower_bounds: 0,
             latency_curve: Vec::new(),
             send_delay: LatencySummary::default(),
             delivery: None,
+            delivery_lower_bounds: 0,
+            delivery_uncounted: 0,
             errors: Vec::new(),
             unanswered: 0,
+            due: 0,
             unsent: 0,
             intervals: vec![Interval::default()],
+            drain: None,
             broker: Some(ProcessUse { cpu_seconds_per_gb: Some(0.25), ..ProcessUse::default() }),
             client: None,
             audit: AuditReport {
+                verdict: AuditVerdict::Passed,
                 has_passed: true,
                 is_complete: true,
                 acked_batches: 12,
@@ -298,10 +365,11 @@ mod tests {
         result.end = RunEnd::Failed { reason: "the broker is gone".to_owned() };
         result.errors = testing::errors();
         result.unanswered = 2;
-        result.unsent = 40;
+        (result.due, result.unsent, result.latency_lower_bounds) = (100, 40, 40);
         let pace = load::Pace::Requests { per_second: 5 };
         result.job = Job::Produce(load::Workload { pace, ..load::Workload::default() });
         result.audit.has_passed = false;
+        result.audit.finding_count = 1;
         result.audit.findings = vec![Finding {
             kind: FindingKind::Missing,
             partition: 3,
@@ -313,7 +381,10 @@ mod tests {
             "FAILED: the broker is gone",
             "3 KAFKA_STORAGE_ERROR (56), first in partition 7: disk",
             "unanswered      2 requests",
-            "  behind        40 requests were due and never left",
+            "  behind        40 of 100 requests were due and never left",
+            "NOT SOUND       the rate was not kept: 40 of 100 requests",
+            "NOT SOUND       the audit failed: 1 findings",
+            "  at least      40 of them had no answer",
             "latency (due)",
             "sent late by",
             "audit           FAILED",
@@ -321,6 +392,46 @@ mod tests {
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }
+    }
+
+    #[test]
+    fn a_latency_of_nothing_is_no_number() {
+        let mut result = testing::result();
+        result.latency = LatencySummary::default();
+        result.measured.requests = 0;
+        result.delivery = Some(LatencySummary::default());
+        let text = shown(&result);
+        for expected in [
+            "NOT SOUND       nothing was measured",
+            "latency (sent)  -  no request that was due while measuring was answered",
+            "delivered (sent)-  no batch",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+        assert!(!text.contains("p50"), "{text}");
+    }
+
+    #[test]
+    fn an_audit_that_could_not_read_does_not_say_that_it_failed() {
+        let mut result = testing::result();
+        result.audit.has_passed = false;
+        (result.audit.finding_count, result.audit.unreadable_count) = (1, 1);
+        result.audit.findings = vec![Finding {
+            kind: FindingKind::Unreadable,
+            partition: 3,
+            offset: 70,
+            fact: "127.0.0.1:9092: connection refused".to_owned(),
+        }];
+        let text = shown(&result);
+        assert!(
+            text.contains("audit           NOT AUDITED: 127.0.0.1:9092: connection refused"),
+            "{text}"
+        );
+        assert!(!text.contains("FAILED"), "{text}");
+        (result.audit.has_passed, result.audit.finding_count) = (true, 0);
+        (result.audit.expired_batches, result.audit.skipped_offsets) = (4, 99);
+        let text = shown(&result);
+        assert!(text.contains("4 taken by retention, 99 offsets skipped"), "{text}");
     }
 
     #[test]

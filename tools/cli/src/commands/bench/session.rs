@@ -1,20 +1,21 @@
 //! What every run of a bench has around it: CPUs, signals, progress, and what is shown, saved and said at the end.
 //!
-//! Owns the order at the end: the result is shown and saved before anything is said to have failed.
+//! Owns the order at the end. The result is saved and shown before anything is said to have failed; everything that failed is said; and
+//! the exit code is that of the first of these: what is wrong with the run, then the interval log, the saved result, the page, and
+//! standard output. A full disk must not hide a failed audit.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::Path;
-use std::time::Duration;
 
-use load::{HdrLog, HdrLogError, Interval, LoadError, Observer, Outcome as Ran, Target, Until};
+use load::{LoadError, Outcome as Ran, Unsound};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_timerslack;
 use nix::unistd::Pid;
 use node::{CorePlatform, StopSignal};
 
 use super::options::{Cpus, ToldArgs};
-use super::units::show_bytes;
+use super::told::Told;
 use super::{interrupt, page, report};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Format, Output};
@@ -35,7 +36,7 @@ pub(super) struct Session<'a> {
 /// Runs `body` on an executor, and tells what comes of it.
 pub(super) fn run(
     session: &Session<'_>,
-    body: impl AsyncFnOnce(&CorePlatform, &mut Told<'_>, &StopSignal) -> Result<Ran, LoadError>,
+    body: impl AsyncFnOnce(&CorePlatform, &mut Told, &StopSignal) -> Result<Ran, LoadError>,
 ) -> Outcome {
     if let Some(cpus) = session.cpus {
         keep_to(cpus)?;
@@ -50,13 +51,20 @@ pub(super) fn run(
     let ran = crate::commands::run(Path::new("."), async |platform| {
         body(&platform, &mut told, &stop).await.map_err(Failure::from)
     })?;
-    let told = told.finish();
     let saved = save.map_or(Ok(()), |save| save.write(&ran));
     let drawn = page.map_or(Ok(()), |page| page.write(&[(ran.result.topic.clone(), &ran.result)]));
-    Output::new(session.format).show(&report::Report(&ran.result))?;
+    let logged = told.finish();
+    let shown = Output::new(session.format).offer(&report::Report(&ran.result));
     say_what_is_left(&ran);
-    told.and(saved).and(drawn)?;
-    judge(ran)
+    first_failure([judge(ran), logged, saved, drawn, shown])
+}
+
+/// The first failure ends the command; the others are said before.
+fn first_failure<const N: usize>(outcomes: [Outcome; N]) -> Outcome {
+    let mut failures = outcomes.into_iter().filter_map(Result::err);
+    let Some(first) = failures.next() else { return Ok(()) };
+    failures.for_each(|failure| eprintln!("corelog: {failure}"));
+    Err(first)
 }
 
 /// Keeps this thread, and those that it starts, to some CPUs.
@@ -102,116 +110,48 @@ fn say_what_is_left(ran: &Ran) {
     }
 }
 
-/// How the command ends.
+/// How the command ends: by the gravest of what is wrong with the run.
 fn judge(ran: Ran) -> Outcome {
     let Ran { result, failure, .. } = ran;
-    let audit = &result.audit;
-    // Records that are lost come first, whatever else went wrong; that they could not be read is the failure's own doing.
-    if audit.has_contradicted() || (!audit.has_passed && failure.is_none()) {
-        let count = audit.acked_batches.max(audit.matched_batches);
-        let fact =
-            format!("the audit failed: {} findings over {count} batches", audit.finding_count);
-        let next =
-            "look at the findings above; corelog log verify DIR checks the files of a stopped node";
-        return Err(Failure::new(Exit::Damaged, fact).advise(next));
-    }
-    if let Some(failure) = failure {
-        let failure = Failure::from(failure);
-        let fact = format!("the run failed: {}", failure.fact);
-        return Err(Failure { fact, ..failure });
-    }
-    if result.unanswered > 0 {
-        let fact = format!("{} requests were never answered", result.unanswered);
-        let next = "see whether the node is busy or stopped: figures of such a run are of no use";
-        return Err(Failure::new(Exit::TimedOut, fact).advise(next));
-    }
-    if let Some(error) = result.errors.first() {
-        let batches: u64 = result.errors.iter().map(|error| error.count).sum();
-        let fact = format!("{batches} batches were refused, most with {}", error.name);
-        return Err(Failure::new(Exit::Refused, fact)
-            .advise("figures of a run with errors are of no use: see the node's log"));
-    }
-    Ok(())
-}
-
-/// Tells how it goes: lines on standard error, and the interval log.
-pub(super) struct Told<'a> {
-    args: &'a ToldArgs,
-    file: Option<File>,
-    log: Option<HdrLog<BufWriter<File>>>,
-    failure: Option<Failure>,
-}
-
-impl<'a> Told<'a> {
-    /// Opens the log now: a path that is wrong is told before the run, not after it.
-    fn new(args: &'a ToldArgs) -> Outcome<Self> {
-        let open = |path: &std::path::PathBuf| {
-            File::create(path).map_err(|error| Failure::io(path.display(), &error))
-        };
-        let file = args.hdr_log.as_ref().map(open).transpose()?;
-        Ok(Self { args, file, log: None, failure: None })
-    }
-
-    fn say(&self, line: &str) {
-        if !self.args.quiet {
-            eprintln!("{line}");
+    let Some(reason) = result.reasons().into_iter().next() else { return Ok(()) };
+    let fact = reason.text();
+    let (exit, next) = match &reason {
+        Unsound::AuditFailed { .. } => {
+            let count = result.audit.acked_batches.max(result.audit.matched_batches);
+            let next = "look at the findings above; corelog log verify DIR checks the files of a stopped node";
+            return Err(
+                Failure::new(Exit::Damaged, format!("{fact} over {count} batches")).advise(next)
+            );
         }
-    }
-
-    fn fail(&mut self, error: &HdrLogError) {
-        let place = self.args.hdr_log.as_deref().unwrap_or(Path::new("hdr-log"));
-        self.failure = Some(Failure::new(Exit::Io, format!("{}: {error}", place.display())));
-        self.log = None;
-    }
-
-    fn finish(mut self) -> Outcome {
-        if let Some(log) = self.log.take()
-            && let Err(error) = log.finish()
-        {
-            self.fail(&error);
+        Unsound::RunFailed { .. } => {
+            let own = failure.map(Failure::from);
+            let own = own.unwrap_or_else(|| Failure::new(Exit::Refused, String::new()));
+            return Err(Failure { fact, ..own });
         }
-        self.failure.map_or(Ok(()), Err)
-    }
-}
-
-impl Observer for Told<'_> {
-    fn filling(&mut self, until: &Until) {
-        let bytes = until.bytes.map(show_bytes).unwrap_or_default();
-        self.say(&format!("corelog: filling a topic first: {bytes}"));
-    }
-
-    fn started(&mut self, target: &Target) {
-        let count = |count: usize, noun: &str| {
-            format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
-        };
-        self.say(&format!(
-            "corelog: topic {}, {}, {}, {}",
-            target.topic,
-            count(target.partitions, "partition"),
-            count(target.leaders.len(), "leader"),
-            count(target.connections, "connection"),
-        ));
-        let Some(file) = self.file.take() else { return };
-        let comment = format!("corelog bench {}", env!("CARGO_PKG_VERSION"));
-        match HdrLog::begin(BufWriter::new(file), target.measured_from, &comment) {
-            Ok(log) => self.log = Some(log),
-            Err(error) => self.fail(&error),
+        Unsound::Unanswered { .. } => (
+            Exit::TimedOut,
+            "see whether the node is busy or stopped: figures of such a run are of no use",
+        ),
+        Unsound::Refused { .. } => {
+            (Exit::Refused, "figures of a run with errors are of no use: see the node's log")
         }
-    }
-
-    fn interval(&mut self, interval: &Interval, latencies: &hdrhistogram::Histogram<u64>) {
-        self.say(&report::progress_line(interval));
-        let Some(log) = &mut self.log else { return };
-        let begin = Duration::from_secs_f64(interval.begin);
-        let length = Duration::from_secs_f64(interval.seconds);
-        if let Err(error) = log.interval(begin, length, latencies) {
-            self.fail(&error);
+        Unsound::NotAudited { .. } => (
+            Exit::Unaudited,
+            "the topic is still there: corelog consume shows whether it can be read; then run it again",
+        ),
+        Unsound::RateNotKept { .. } => (
+            Exit::Unsound,
+            "ask for a lower --rate, or allow more --in-flight and --connections, if it is not the broker that is slow",
+        ),
+        Unsound::DeliveriesUncounted { .. } => {
+            (Exit::Unsound, "ask for a lower --rate, larger batches or fewer --consumers")
         }
-    }
-
-    fn audit_started(&mut self, bytes: u64) {
-        self.say(&format!("corelog: reading back {}", show_bytes(bytes)));
-    }
+        Unsound::NothingMeasured => (
+            Exit::Unsound,
+            "let it run longer, or without --warm-up, and see whether the node answers",
+        ),
+    };
+    Err(Failure::new(exit, fact).advise(next))
 }
 
 #[cfg(test)]
@@ -236,9 +176,19 @@ mod tests {
     fn a_run_that_cannot_be_believed_fails() {
         assert_eq!(exit_of(|_| {}), None);
         assert_eq!(exit_of(|ran| ran.result.end = RunEnd::Interrupted), None);
-        assert_eq!(exit_of(|ran| ran.result.audit = audit(1, 1)), Some(Exit::Damaged));
+        assert_eq!(exit_of(|ran| ran.result.audit = audit(1, 0)), Some(Exit::Damaged));
+        assert_eq!(exit_of(|ran| ran.result.audit = audit(1, 1)), Some(Exit::Unaudited));
         assert_eq!(exit_of(|ran| ran.result.unanswered = 1), Some(Exit::TimedOut));
         assert_eq!(exit_of(|ran| ran.result.errors = testing::errors()), Some(Exit::Refused));
+        let behind =
+            |due, unsent| exit_of(|ran| (ran.result.due, ran.result.unsent) = (due, unsent));
+        assert_eq!((behind(100, 2), behind(100, 1)), (Some(Exit::Unsound), None));
+        assert_eq!(exit_of(|ran| ran.result.delivery_uncounted = 1), Some(Exit::Unsound));
+        let nothing = |ran: &mut Ran| {
+            ran.result.measured.requests = 0;
+            ran.result.latency.count = 0;
+        };
+        assert_eq!(exit_of(nothing), Some(Exit::Unsound));
     }
 
     #[test]
@@ -246,6 +196,7 @@ mod tests {
         let failed = |audit: AuditReport| {
             exit_of(|ran| {
                 ran.failure = Some(LoadError::Panicked);
+                ran.result.end = RunEnd::Failed { reason: LoadError::Panicked.to_string() };
                 ran.result.audit = audit;
             })
         };
@@ -253,5 +204,15 @@ mod tests {
         assert_eq!(failed(audit(2, 2)), Some(Exit::Unreachable));
         let passed = AuditReport { has_passed: true, ..AuditReport::default() };
         assert_eq!(failed(passed), Some(Exit::Unreachable));
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_run_comes_before_what_could_not_be_written() {
+        let failure = |exit| Err(Failure::new(exit, "x"));
+        let first =
+            |outcomes: [Outcome; 3]| first_failure(outcomes).err().map(|failure| failure.exit);
+        assert_eq!(first([Ok(()), Ok(()), Ok(())]), None);
+        assert_eq!(first([failure(Exit::Damaged), failure(Exit::Io), Ok(())]), Some(Exit::Damaged));
+        assert_eq!(first([Ok(()), failure(Exit::Io), failure(Exit::Io)]), Some(Exit::Io));
     }
 }
