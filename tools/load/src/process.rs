@@ -189,7 +189,7 @@ mod tests {
     #[test]
     fn a_process_that_works_uses_time_and_one_that_is_gone_is_told() {
         let pid = std::process::id();
-        let (before, pulse) = (Sample::of(pid).unwrap(), Pulse::of(pid).unwrap());
+        let (pulse, before) = (Pulse::of(pid).unwrap(), Sample::of(pid).unwrap());
         let mut sum = 0_u64;
         while Sample::of(pid).unwrap().user <= before.user + Duration::from_millis(10) {
             sum = (0..1_000_000_u64).fold(sum, |sum, number| sum.rotate_left(3) ^ number);
