@@ -4,7 +4,7 @@
 //! of its batches was right and leaves when the budget of the core is passed, the one used longest ago first. It also knows what
 //! is being read ahead, so that nobody reads the same twice, and what nobody has taken yet does not push out what others read.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -27,6 +27,8 @@ pub(crate) struct Extent<D: Disk> {
     pub(crate) next_offset: Offset,
     /// The bytes from `position` to `end_position`, in order.
     pub(crate) pieces: Vec<RecordSlice<D>>,
+    /// Whether a reader was given some of it, and not only led through it.
+    pub(crate) is_taken: Cell<bool>,
 }
 
 impl<D: Disk> Extent<D> {
@@ -182,10 +184,19 @@ impl<D: Disk> ReadCache<D> {
 
     /// Where the batch with base offset `offset` starts, if the extent before it is here.
     pub(crate) fn position_after(&self, segment: SegmentKey, offset: Offset) -> Option<u64> {
+        self.before(segment, offset).map(|extent| extent.end_position)
+    }
+
+    /// Whether a reader was given what comes right before `offset`: it, or another, is likely to read on.
+    pub(crate) fn is_read_on(&self, segment: SegmentKey, offset: Offset) -> bool {
+        self.before(segment, offset).is_some_and(|extent| extent.is_taken.get())
+    }
+
+    fn before(&self, segment: SegmentKey, offset: Offset) -> Option<Rc<Extent<D>>> {
         let extents = self.extents.borrow();
         let before = Offset(offset.0.checked_sub(1)?);
         let (key, extent) = extents.floor(&ExtentKey { segment, first_offset: before })?;
-        (key.segment == segment && extent.next_offset == offset).then_some(extent.end_position)
+        (key.segment == segment && extent.next_offset == offset).then(|| extent.clone())
     }
 
     pub(crate) fn insert(&self, segment: SegmentKey, extent: Rc<Extent<D>>, memory_bytes: usize) {

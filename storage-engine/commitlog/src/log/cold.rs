@@ -3,6 +3,7 @@
 //! Owns the loading of extents. A load reads at least 256 KiB in several transfers at once, and as much as its first batch
 //! needs. What the tail cache holds is taken from there, above all the block that holds the end of the log.
 
+use std::cell::Cell;
 use std::rc::Rc;
 
 use record::batch::HEADER_BYTES;
@@ -130,6 +131,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             first_offset: checked.first_offset,
             next_offset: checked.next_offset,
             pieces: cut(&pieces.slices, 0, checked.end_position - from.position),
+            is_taken: Cell::new(false),
         });
         let key = self.segment_key(readable.base);
         // Bytes that are also in the tail cache count here as well: the extent may outlive them there.

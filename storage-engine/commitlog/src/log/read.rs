@@ -134,6 +134,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             return Err(ReadError::BelowStart { asked: take.from, log_start });
         };
         let extent = self.extent_for(readable, take.from, take.bytes_max).await?;
+        extent.is_taken.set(true);
         self.read_on(base, &extent, take);
         Ok(extent.read(take))
     }
@@ -146,7 +147,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         // Of no batch but the first: whether the tail cache has it.
         let next = Take { from: extent.next_offset, bytes_max: 0, ..take };
         let Some(readable) = self.readable(base) else { return };
-        if cache.position_after(key, extent.first_offset).is_none()
+        if !cache.is_read_on(key, extent.first_offset)
             || extent.end_position >= readable.bytes
             || next.from >= take.end
             || self.damage_holding(next.from).is_some()
