@@ -122,9 +122,11 @@ def without_paths(words: list[str]) -> list[str]:
 
 def kafka_version() -> str:
     """As the file has it that Kafka is fetched by."""
-    pom = ElementTree.parse(KAFKA_SH.parent / "pom.xml").getroot()
-    found = [node.text for node in pom.iter() if node.tag.endswith("kafka.version")]
-    return found[0] if found and found[0] else "of kafka/pom.xml"
+    for dependency in ElementTree.parse(KAFKA_SH.parent / "pom.xml").iter():
+        fields = {child.tag.rpartition("}")[2]: child.text for child in dependency}
+        if (fields.get("artifactId") or "").startswith("kafka_"):
+            return fields.get("version") or "unknown"
+    return "unknown"
 
 
 def version_of(binary: Path) -> str:

@@ -26,6 +26,7 @@ KILLED_BYTES = 20_000_000_000
 KILLED_PARTITIONS = 1_000
 CONNECTIONS, ACTIVE = 10_000, 1_000
 IDLE_WATCH_SECONDS = 10
+CARD_ROUND_MIB = 2_048
 # Half a minute on a machine that does nothing else.
 FLOOR_SECONDS_MAX = 600
 SOAK_SECONDS, SOAK_EDGE_SECONDS = 1_800, 300
@@ -317,6 +318,7 @@ def cost_card(session: Session) -> dict[str, Any]:
     line = [str(session.client.card), "produce", "fetch", "-o", "json", "-b", broker.bootstrap]
     line += ["--pid", str(broker.pid), "--client-cpu", session.client.cpu, "--floor-dir", str(session.where.directory)]
     line += ["--warm-up-seconds", str(session.effort.warm_up_seconds), "--rounds-max", "3"]
+    line += ["--round-mib", str(max(64, int(CARD_ROUND_MIB * session.effort.scale)))]
     rows = card_rows(session.client.call(line, 900))
     floors = floor_rows(session)
     # Larger than the broker's memory for such reads; read after a start, so that nothing of it is there.

@@ -186,6 +186,9 @@ class Choice(unittest.TestCase):
         self.assertEqual(quick, ["S1a", "S1b", "S2a", "S2b", "S2c", "S3a", "S3b", "S3c", "S3d", "S8", "S11"])
         self.assertEqual(run.chosen(run.options_of(["--only", "S8", "S1a"])), ["S1a", "S8"])
 
+    def test_the_version_of_kafka_is_that_which_is_fetched(self) -> None:
+        self.assertRegex(run.kafka_version(), r"^4\.\d+\.\d+$")
+
     def test_no_path_of_this_machine_stands_in_the_command(self) -> None:
         words = ["--quick", "--dir", "/somewhere", "--corelog=/x/corelog", "--scale", "0.1"]
         self.assertEqual(run.without_paths(words), ["--quick", "--scale", "0.1"])
