@@ -59,8 +59,8 @@ def best_kafka(cell: dict[str, Any], figure: str) -> str | None:
     known = {side: value for side, value in middles.items() if value is not None}
     if not known:
         return None
-    choose = max if figure in HIGHER_IS_BETTER else min
-    return choose(known, key=lambda side: known[side])
+    best: str = (max if figure in HIGHER_IS_BETTER else min)(known, key=lambda side: known[side])
+    return best
 
 
 def judged(value: float | None, target: Target | None) -> list[bool]:

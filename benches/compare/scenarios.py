@@ -17,10 +17,10 @@ READERS: Mapping[str, Callable[[dict[str, Any]], float | None]] = {
     "requests/s": lambda r: r["measured"]["requests_per_second"],
     "CPU-s/GB": lambda r: (r["broker"] or {}).get("cpu_seconds_per_gb"),
     "CPU us/request": lambda r: (r["broker"] or {}).get("cpu_us_per_request"),
-    "p50 ms": lambda r: latency(r, "p50_ms"),
-    "p99 ms": lambda r: latency(r, "p99_ms"),
-    "p99.9 ms": lambda r: latency(r, "p999_ms"),
-    "delivered p99 ms": lambda r: (r["delivery"] or {}).get("p99_ms"),
+    "p50 ms": lambda r: rank(r["latency"], "p50_ms"),
+    "p99 ms": lambda r: rank(r["latency"], "p99_ms"),
+    "p99.9 ms": lambda r: rank(r["latency"], "p999_ms"),
+    "delivered p99 ms": lambda r: rank(r["delivery"], "p99_ms"),
     "resident MB": lambda r: (r["broker"] or {"rss_bytes": 0})["rss_bytes"] / 1e6 or None,
     "behind": lambda r: float(r["unsent"]),
     "client CPU-s/GB": lambda r: (r["client"] or {}).get("cpu_seconds_per_gb"),
@@ -29,9 +29,9 @@ READERS: Mapping[str, Callable[[dict[str, Any]], float | None]] = {
 HIGHER_IS_BETTER = ("MB/s", "requests/s")
 
 
-def latency(result: dict[str, Any], rank: str) -> float | None:
+def rank(latency: dict[str, Any] | None, name: str) -> float | None:
     """Of no latency there is no rank."""
-    return result["latency"][rank] if result["latency"]["count"] else None
+    return latency[name] if latency and latency["count"] else None
 
 
 def figures_of(result: dict[str, Any]) -> Figures:

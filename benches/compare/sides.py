@@ -4,15 +4,12 @@ Kafka has what suits one CPU: a heap that never grows, its pages touched beforeh
 threads that one which waits for a sync does not keep the others. `serve` is kafka.sh's, so that what runs is what CI tests.
 """
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-# Behind ours: there are programs of the same names there.
-sys.path.append(str(Path(__file__).resolve().parent.parent.parent / "tools" / "conformance"))
-
-from harness.broker import Broker, Launch  # noqa: E402
-from harness.paths import KAFKA_SH  # noqa: E402
+import conformance  # noqa: F401
+from harness.broker import Broker, Launch
+from harness.paths import KAFKA_SH
 
 CORELOG = "corelog"
 KAFKAS = ("kafka-g1", "kafka-zgc")

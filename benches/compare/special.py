@@ -12,14 +12,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import conformance  # noqa: F401
 import machine
 from client import RoundFailed, judged, perf_megabytes
 from figures import Target, at_least, at_most
 from harness import raw
+from harness.broker import Broker
 from harness.paths import KAFKA_SH
 from rounds import Session, say
 from scenarios import BY_ID, figures_of
-from sides import CORELOG, Broker
+from sides import CORELOG
 
 COLD_BYTES = 10_000_000_000
 KILLED_BYTES = 20_000_000_000
@@ -80,15 +82,21 @@ def make_topic(session: Session, side: str, topic: str, partitions: int, configs
     session.client.call(line, 180)
 
 
-def each_side(session: Session, measure: Callable[[str], dict[str, float]]) -> dict[str, dict[str, float]]:
+def each_side(session: Session, measure: Callable[[str], dict[str, float | None]]) -> dict[str, dict[str, float]]:
     """What `measure` finds on every side, each with a fresh broker that is alone."""
     found = {}
     for side in (CORELOG, *session.effort.kafkas):
         session.end_brokers()
-        found[side] = measure(side)
+        # What was not measured is absent, and no zero.
+        found[side] = {name: value for name, value in measure(side).items() if value is not None}
         say(f"{side}: " + ", ".join(f"{name} {value:.4g}" for name, value in found[side].items()))
     session.end_brokers()
     return found
+
+
+def quotient(value: float | None, base: float | None) -> float | None:
+    """Of two figures that there are."""
+    return value / base if value is not None and base else None
 
 
 def of(found: dict[str, dict[str, float]], name: str) -> dict[str, float]:
@@ -101,7 +109,7 @@ def cold_catch_up(session: Session) -> dict[str, Any]:
     size = int(COLD_BYTES * session.effort.scale)
     notes = [f"{size / 1e9:.1f} GB are read"]
 
-    def measure(side: str) -> dict[str, float]:
+    def measure(side: str) -> dict[str, float | None]:
         make_topic(session, side, "cold", 4, no_sync(side))
         fill = ["produce", "--topic", "cold", "--partitions-per-request", "4", "--batch-bytes", "256KiB"]
         run_bench(session, side, [*fill, "--bytes", str(size), "--warm-up", "0", "--audit-bytes", "1MB"], 600, "S4-fill")
@@ -122,9 +130,9 @@ def cold_catch_up(session: Session) -> dict[str, Any]:
         return {
             "alone": alone,
             "beside": beside,
-            "kept": beside / alone,
-            "p99.9": written["p99.9 ms"] or 0.0,
-            "slower": (written["p99.9 ms"] or 0.0) / max(quiet["p99.9 ms"] or 0.0, 1e-9),
+            "kept": quotient(beside, alone),
+            "p99.9": written["p99.9 ms"],
+            "slower": quotient(written["p99.9 ms"], quiet["p99.9 ms"]),
         }
 
     found = each_side(session, measure)
@@ -204,7 +212,7 @@ def connections(session: Session) -> dict[str, Any]:
     words = ["produce", "--record-size", "1024", "--batch-records", "1", "--connections", str(ACTIVE)]
     words += ["--in-flight", "1", "--request-rate", "2000", "--partitions", "16", "--warm-up", "2"]
 
-    def measure(side: str) -> dict[str, float]:
+    def measure(side: str) -> dict[str, float | None]:
         broker = session.broker(side)
         run = [*words, "--duration", str(session.effort.seconds), *no_sync_words(side)]
         # The first counts for nothing: memory that the active ones need is there afterwards.
@@ -216,9 +224,9 @@ def connections(session: Session) -> dict[str, Any]:
             among = figures_of(run_bench(session, side, run, session.effort.seconds, "S7-among"))
         return {
             "bytes": grown / idle,
-            "without": without["p99 ms"] or 0.0,
-            "among": among["p99 ms"] or 0.0,
-            "slower": (among["p99 ms"] or 0.0) / max(without["p99 ms"] or 0.0, 1e-9),
+            "without": without["p99 ms"],
+            "among": among["p99 ms"],
+            "slower": quotient(among["p99 ms"], without["p99 ms"]),
         }
 
     found = each_side(session, measure)
@@ -238,7 +246,7 @@ def restart(session: Session) -> dict[str, Any]:
     """S10: from exec to the first record written and read, after a kill and after a clean stop."""
     size = int(KILLED_BYTES * session.effort.scale)
 
-    def measure(side: str) -> dict[str, float]:
+    def measure(side: str) -> dict[str, float | None]:
         make_topic(session, side, "many", KILLED_PARTITIONS, no_sync(side))
         fill = ["produce", "--topic", "many", "--partitions-per-request", "20", "--batch-bytes", "64KiB"]
         fill += ["--connections", "4", "--bytes", str(size), "--warm-up", "0", "--audit-bytes", "1MB"]
@@ -347,7 +355,11 @@ def cost_card(session: Session) -> dict[str, Any]:
             ours("cold fetch", "CPU-s/GB", cold, at_most(0.35)),
             ours("idle", "% of a core", idle * 100, at_most(0.5)),
             ours("idle, resident", "MB", resident / 1e6, at_most(60)),
-            *(ours(name, "CPU-s/GB", row["cpu_seconds_per_gb"], None) for name, row in floors.items() if "cpu_seconds_per_gb" in row),
+            *(
+                ours(name, "CPU-s/GB", row["cpu_seconds_per_gb"], None)
+                for name, row in floors.items()
+                if "cpu_seconds_per_gb" in row
+            ),
         ],
         notes,
     )
@@ -372,17 +384,18 @@ def soak(session: Session) -> dict[str, Any]:
     result = run_bench(session, CORELOG, words, seconds + 10, "S12")
     session.end_brokers()
     first, last = edges(result["intervals"], edge)
-    changes = {name: last[name] / max(first[name], 1e-9) for name in first}
 
     def kept(what: str, name: str, target: Target, is_higher_better: bool = False) -> Found:
-        return Found(what, "x", {CORELOG: changes[name]}, own=target, is_higher_better=is_higher_better)
+        change = quotient(last[name], first[name])
+        values = {} if change is None else {CORELOG: change}
+        return Found(what, "x", values, own=target, is_higher_better=is_higher_better)
 
     return concluded(
         "S12",
         [
-            Found("throughput, first", "MB/s", {CORELOG: first["MB/s"]}),
+            Found("throughput, first", "MB/s", {CORELOG: first["MB/s"] or 0.0}),
             kept("throughput, last to first", "MB/s", at_least(0.9), is_higher_better=True),
-            Found("p99.9 of a second, first", "ms", {CORELOG: first["p99.9 ms"]}),
+            Found("p99.9 of a second, first", "ms", {CORELOG: first["p99.9 ms"] or 0.0}),
             kept("p99.9, last to first", "p99.9 ms", at_most(1.1)),
             kept("memory, last to first", "resident MB", at_most(1.1)),
         ],
@@ -390,9 +403,12 @@ def soak(session: Session) -> dict[str, Any]:
     )
 
 
-def edges(intervals: list[dict[str, Any]], seconds: int) -> tuple[dict[str, float], dict[str, float]]:
+Edge = dict[str, float | None]
+
+
+def edges(intervals: list[dict[str, Any]], seconds: int) -> tuple[Edge, Edge]:
     """What the first and the last seconds of a run tell."""
-    def told(part: list[dict[str, Any]]) -> dict[str, float]:
+    def told(part: list[dict[str, Any]]) -> Edge:
         if not part:
             raise RoundFailed("the run has no intervals")
         length = sum(second["seconds"] for second in part)
@@ -400,7 +416,7 @@ def edges(intervals: list[dict[str, Any]], seconds: int) -> tuple[dict[str, floa
         return {
             "MB/s": sum(second["bytes"] for second in part) / 1e6 / max(length, 1e-9),
             "p99.9 ms": median(second["p999_ms"] for second in part),
-            "resident MB": median(resident) if resident else 0.0,
+            "resident MB": median(resident) if resident else None,
         }
 
     return told(intervals[:seconds]), told(intervals[-seconds:])
@@ -450,7 +466,8 @@ def perf_test(session: Session) -> dict[str, Any]:
         session.end_brokers()
         kafka = rates[session.effort.kafkas[0]]
         what = f"kafka-producer-perf-test as {name}, {durability}: same direction"
-        found.append(Found(what, "MB/s", {CORELOG: rates[CORELOG], session.effort.kafkas[0]: kafka}, ratio=at_least(1.0), is_higher_better=True))
+        values = {CORELOG: rates[CORELOG], session.effort.kafkas[0]: kafka}
+        found.append(Found(what, "MB/s", values, ratio=at_least(1.0), is_higher_better=True))
     return concluded("perf", found, ["MB are 2^20 bytes; the Java client has CPU 1 and bounds both"])
 
 
