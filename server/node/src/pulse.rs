@@ -23,7 +23,7 @@ use std::time::Duration;
 /// How long a lost wake-up may last, about.
 const TICK: Duration = Duration::from_millis(1);
 /// Ticks without anything pending before the pacemaker sleeps: rousing it costs a system call, a tick some microseconds.
-const IDLE_TICKS: u32 = 8;
+const IDLE_TICKS: u32 = 2;
 
 /// The life signs of one executor.
 #[derive(Debug, Default)]
