@@ -20,6 +20,7 @@ use record::{Offset, PartitionIndex, Timestamp, TopicId, TopicPartition};
 use crate::disk::{Disk, DiskError, DiskResult, EntryKind};
 use crate::error::{AtPath, StoreError};
 use crate::mutant::{Mutant, Rule};
+use crate::producer_states::{self, ProducerState, ProducerStates};
 use crate::small_file;
 
 /// Directory of the files.
@@ -220,6 +221,8 @@ pub struct CheckpointMap {
     winners: BTreeMap<TopicPartition, CheckpointEntry>,
     /// What each shard's newest file holds: entries that the shard must keep until it has opened their logs.
     by_shard: BTreeMap<String, (Copy, CheckpointFile)>,
+    /// What is known of producers at some durable end of each log.
+    states: ProducerStates,
     sequence_highest: u64,
 }
 
@@ -243,6 +246,9 @@ impl CheckpointMap {
             Err(error) => return Err(error).at(CHECKPOINT_DIRECTORY),
         };
         for entry in names {
+            if producer_states::shard_of(&entry.name).is_some() {
+                producer_states::read_into(disk, &entry.name, &mut map.states).await;
+            }
             let Some((shard, copy)) = shard_of(&entry.name) else { continue };
             let path = small_file::join(CHECKPOINT_DIRECTORY, &entry.name);
             if !matches!(entry.kind, EntryKind::File { .. }) {
@@ -288,6 +294,11 @@ impl CheckpointMap {
     #[must_use]
     pub fn get(&self, log: &TopicPartition) -> Option<&CheckpointEntry> {
         self.winners.get(log)
+    }
+
+    /// What is known of the producers of a log.
+    pub(crate) fn producer_state(&self, log: &TopicPartition) -> Option<&ProducerState> {
+        self.states.get(log)
     }
 
     /// How many logs have an entry.
@@ -367,7 +378,9 @@ pub(crate) async fn write<D: Disk>(
 pub async fn remove_vanished<D: Disk>(disk: &D, present: &[&str]) -> DiskResult<usize> {
     let mut removed = 0;
     for entry in disk.list(CHECKPOINT_DIRECTORY).await? {
-        let Some((shard, _)) = shard_of(&entry.name) else { continue };
+        let of_states = producer_states::shard_of(&entry.name);
+        let shard = of_states.or_else(|| shard_of(&entry.name).map(|(shard, _)| shard));
+        let Some(shard) = shard else { continue };
         if !present.contains(&shard) && matches!(entry.kind, EntryKind::File { .. }) {
             disk.remove(&small_file::join(CHECKPOINT_DIRECTORY, &entry.name)).await?;
             removed += 1;

@@ -8,12 +8,15 @@ use record::Offset;
 use crate::checkpoint;
 use crate::directory;
 use crate::index::SegmentIndex;
+use crate::producer_states;
 
 /// Any bytes as each of the small files. A checksum would keep nearly all of them out: they are also tried with the right one.
 pub fn decode_every_file(data: &[u8]) {
     check_checkpoint(data);
     let crc = crc32fast::hash(data);
     check_checkpoint(&[data, &crc.to_be_bytes()].concat());
+    check_states(data);
+    check_states(&[data, &crc.to_be_bytes()].concat());
     check_identity(data);
     let line = format!("corelog.crc32={crc:08x}\n");
     check_identity(&[data, line.as_bytes()].concat());
@@ -34,6 +37,13 @@ pub fn decode_every_file(data: &[u8]) {
 fn check_checkpoint(bytes: &[u8]) {
     if let Ok(file) = checkpoint::decode(bytes) {
         assert_eq!(checkpoint::decode(&checkpoint::encode(&file)), Ok(file));
+    }
+}
+
+fn check_states(bytes: &[u8]) {
+    if let Some(states) = producer_states::decode(bytes) {
+        let again = producer_states::encode(&states).expect("no larger than what was read");
+        assert_eq!(producer_states::decode(&again), Some(states));
     }
 }
 

@@ -23,6 +23,7 @@ mod log;
 mod log_pace;
 mod lru;
 pub mod mutant;
+mod producer_states;
 mod read_cache;
 mod recovery;
 mod room_ahead;
@@ -55,7 +56,9 @@ pub use log::{
 };
 pub use recovery::{Cut, CutReason, RecoveryReport};
 pub use room_ahead::RoomAhead;
-pub use store::{StartKind, Store, StoreCounters, StoreOptions, Unclosed, UnclosedLog};
+pub use store::{
+    STATES_BYTES, StartKind, Store, StoreCounters, StoreOptions, Unclosed, UnclosedLog,
+};
 pub use stream::{BadBatch, FoundBatch};
 pub use tail_cache::RecordSlice;
 pub use throttle::ReadCost;

@@ -44,11 +44,13 @@ pub enum Rule {
     PreparedSyncedAgain,
     /// A scrub passes damage by without a word.
     ScrubSaysNothing,
+    /// What is known of producers is written down before the log is durable up to there.
+    StatesAheadOfSync,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -68,6 +70,7 @@ impl Rule {
         Self::PreparedNotSynced,
         Self::PreparedSyncedAgain,
         Self::ScrubSaysNothing,
+        Self::StatesAheadOfSync,
     ];
 }
 

@@ -35,6 +35,7 @@ use crate::files::{LogKey, SegmentKey, Suffix, parse_segment_name, segment_name}
 use crate::group::GroupEnd;
 use crate::index::{MaxTimestamp, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::{DAMAGE_MAX, Damage, LogIdentity, LogOptions, Segment};
+use crate::producer_states::ProducerState;
 use crate::recovery::beyond::Tails;
 use crate::recovery::look::Looked;
 use crate::shared::Shared;
@@ -149,6 +150,8 @@ pub(crate) struct Recovery<'a, D: Disk, E: Executor> {
     pub(crate) newest_epoch: LeaderEpoch,
     /// The directory, and what was read along with it. Nothing but recovery changes a file before it is done.
     pub(crate) looked: &'a Looked,
+    /// What was known of producers at one of its durable ends.
+    pub(crate) state: Option<&'a ProducerState>,
 }
 
 /// The front of the log that is taken as it is, and where checking begins.

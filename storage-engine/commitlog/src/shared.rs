@@ -72,6 +72,9 @@ pub(crate) struct Shared<D: Disk, E: Executor> {
     pub(crate) changed: Cell<bool>,
     /// Bytes made durable since the last checkpoint.
     pub(crate) bytes_since_checkpoint: Cell<u64>,
+    /// Bytes that recovery would read again for what is known of producers: made durable since the last time that was written
+    /// down, or read by the recovery of this life.
+    pub(crate) bytes_since_states: Cell<u64>,
 }
 
 impl<D: Disk, E: Executor> Shared<D, E> {
@@ -100,6 +103,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
     pub(crate) fn note_durable(&self, bytes: u64) {
         self.changed.set(true);
         self.bytes_since_checkpoint.set(self.bytes_since_checkpoint.get() + bytes);
+        self.bytes_since_states.set(self.bytes_since_states.get() + bytes);
     }
 
     /// Forgets everything held for a segment that is gone.

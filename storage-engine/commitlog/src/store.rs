@@ -7,6 +7,7 @@ mod closing;
 mod deleting;
 mod preparing;
 mod releasing;
+mod states;
 mod trimming;
 
 use std::cell::{Cell, RefCell};
@@ -46,10 +47,14 @@ use crate::tail_cache::TailCache;
 const CHECKPOINT_MS: i64 = 1000;
 /// …or when this much became durable: what recovery reads after a crash.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
+/// What is known of producers is written down when so much became durable: what recovery reads for it after a crash.
+pub const STATES_BYTES: u64 = 256 << 20;
 /// Indexes of sealed segments kept in memory.
 const INDEX_BYTES_MAX: usize = 16 << 20;
 /// Files of leader epochs written together before a checkpoint.
 const EPOCH_FLUSHES_MAX: usize = 16;
+
+use states::Captured;
 
 pub use closing::{Unclosed, UnclosedLog};
 
@@ -81,6 +86,8 @@ pub struct StoreOptions {
     pub open_files_max: usize,
     /// When segments grow ahead of what is written.
     pub room_ahead: RoomAhead,
+    /// Bytes that become durable between two writings of what is known of producers: [`STATES_BYTES`].
+    pub states_bytes: u64,
     /// The rule that a test switches off.
     pub mutant: Mutant,
 }
@@ -145,6 +152,9 @@ struct StoreInner<D: Disk, E: Executor> {
     is_writing: Cell<bool>,
     written: Event,
     epochs_pace: LogPace<Option<DiskError>>,
+    states_bytes: u64,
+    /// What was known of producers a while ago, until the logs are durable up to there.
+    states: RefCell<Option<Vec<Captured<D, E>>>>,
 }
 
 impl<D: Disk, E: Executor> Store<D, E> {
@@ -184,6 +194,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             large_window_free: Event::default(),
             changed: Cell::new(false),
             bytes_since_checkpoint: Cell::new(0),
+            bytes_since_states: Cell::new(0),
             disk,
             executor,
             files,
@@ -210,6 +221,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
             is_writing: Cell::new(false),
             written: Event::default(),
             epochs_pace: LogPace::default(),
+            states_bytes: options.states_bytes,
+            states: RefCell::default(),
         })))
     }
 
@@ -331,6 +344,9 @@ impl<D: Disk, E: Executor> Store<D, E> {
         inner.shared.files.tell_time(now);
         let result = inner.write_checkpoint(now).await;
         writing.is_done = result.is_ok();
+        if result.is_ok() {
+            inner.write_states().await;
+        }
         drop(writing);
         inner.remove_superseded_later(result?);
         Ok(())
@@ -510,11 +526,14 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                     now,
                     newest_epoch: place.newest,
                     looked: &looked,
+                    state: self.checkpoints.producer_state(&log),
                 };
                 recovery.run().await?
             }
         };
         let report = recovered.report.clone();
+        let to_read_again = self.shared.bytes_since_states.get() + report.bytes_read;
+        self.shared.bytes_since_states.set(to_read_again);
         let unindexed = recovered.unindexed.clone();
         let inner = self.assemble(key, identity, path, options, fold, recovered);
         self.prepared.borrow_mut().remove(&log);

@@ -95,6 +95,7 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::PreparedNotSynced => "prepared-directory-not-synced",
         Rule::PreparedSyncedAgain => "prepared-directory-synced-again",
         Rule::ScrubSaysNothing => "scrub-says-nothing",
+        Rule::StatesAheadOfSync => "states-ahead-of-sync",
     }
 }
 

@@ -24,8 +24,8 @@ use commitlog::directory::{
     self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError, METADATA_SNAPSHOT_FILE,
 };
 use commitlog::{
-    CheckpointMap, DiskError, LogFailure, OpenError, RoomAhead, StartKind, Store, StoreError,
-    StoreOptions, TaskClass,
+    CheckpointMap, DiskError, LogFailure, OpenError, RoomAhead, STATES_BYTES, StartKind, Store,
+    StoreError, StoreOptions, TaskClass,
 };
 use record::{NodeId, Offset, PartitionIndex, ShardIndex, TopicId, TopicPartition};
 
@@ -260,6 +260,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             read_cache_bytes: METADATA_CACHE_BYTES,
             open_files_max: METADATA_FILES_MAX,
             room_ahead: RoomAhead::default(),
+            states_bytes: STATES_BYTES,
             mutant: options.mutant.log,
         },
     )

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::{Topic, TopicSettings};
-use commitlog::{LogIdentity, LogOptions, OpenError, RoomAhead, SafeEnd, Store, StoreOptions};
+use commitlog::{
+    LogIdentity, LogOptions, OpenError, RoomAhead, STATES_BYTES, SafeEnd, Store, StoreOptions,
+};
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
@@ -112,6 +114,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             read_cache_bytes: state.config.read_cache_bytes,
             open_files_max: state.open_files_max,
             room_ahead: RoomAhead::default(),
+            states_bytes: STATES_BYTES,
             mutant: state.mutant.log,
         };
         let store = Store::open(platform.disk(), platform.clone(), options)

@@ -12,6 +12,7 @@ use crate::executor::Executor;
 use crate::files::{Suffix, segment_name};
 use crate::index::{INDEX_ENTRIES_MAX, OFFSET_ENTRY_BYTES, SegmentIndex};
 use crate::log::Damage;
+use crate::producer_states::ProducerState;
 use crate::recovery::{Listing, Noted, Plan, Recovery, RecoveryReport, note};
 use crate::small_file;
 use crate::stream::{FoundBatch, SegmentStream};
@@ -26,7 +27,8 @@ pub(super) struct Restored {
 }
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
-    /// Restores the newest good snapshot at or below the plan's offset and applies the batches between the two.
+    /// Restores the newest good snapshot at or below the plan's offset, or what the shard knew later, and applies the batches
+    /// between that and the plan's offset.
     pub(super) async fn restore_fold(
         &self,
         listing: &Listing,
@@ -58,7 +60,14 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         if restored.is_none() {
             self.fold.borrow_mut().restore(&[]);
         }
-        let from = restored.unwrap_or(Offset::ZERO);
+        let mut from = restored.unwrap_or(Offset::ZERO);
+        let is_newer = |state: &&ProducerState| from < state.offset && state.offset <= plan.offset;
+        if let Some(state) = self.state.filter(is_newer)
+            && let Some(entries) = state.entries()
+        {
+            self.fold.borrow_mut().restore(&entries);
+            from = state.offset;
+        }
         let mut last = None;
         self.walk_front(listing, plan, from, report, damage, |header| {
             self.fold.borrow_mut().apply(&ProducerBatch::from(header));
@@ -140,6 +149,16 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     ) -> Result<(u64, Offset), StoreError> {
         if from <= base {
             return Ok((0, base));
+        }
+        if let Some(state) =
+            self.state.filter(|state| (state.segment, state.offset) == (base, from))
+            && state.position < stream.limit()
+        {
+            let path = self.log_path(base);
+            let found = stream.find(&self.shared.executor, state.position).await.at(&path)?;
+            if matches!(found, FoundBatch::Batch(header) if header.base_offset == from) {
+                return Ok((state.position, from));
+            }
         }
         let name = segment_name(base, Suffix::Index);
         let path = small_file::join(self.directory, &name);

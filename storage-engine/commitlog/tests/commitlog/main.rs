@@ -14,6 +14,7 @@ mod lifecycle;
 #[cfg(feature = "mutants")]
 mod mutants;
 mod preparing;
+mod producer_states;
 mod read_ahead;
 mod recovery;
 mod room_ahead;

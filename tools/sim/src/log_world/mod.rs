@@ -188,6 +188,7 @@ struct Config {
     read_cache_bytes: usize,
     open_files_max: usize,
     room_ahead: RoomAhead,
+    states_bytes: u64,
     batches_per_life: u64,
 }
 
@@ -209,6 +210,7 @@ impl Config {
                 core_bytes_max: *prng.pick(&[0, 32 << 10, 1 << 20]),
                 free_bytes_min: 0,
             },
+            states_bytes: *prng.pick(&[1, 10_000, 200_000, u64::MAX]),
             batches_per_life: prng.between(1, 40),
         }
     }

@@ -123,6 +123,7 @@ pub(super) async fn start(
             read_cache_bytes: world.config.read_cache_bytes,
             open_files_max: world.config.open_files_max,
             room_ahead: world.config.room_ahead,
+            states_bytes: world.config.states_bytes,
             mutant: world.mutant.log,
         };
         let store = Store::open(disk.clone(), world.executor.clone(), options);

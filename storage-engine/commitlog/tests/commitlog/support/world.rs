@@ -68,6 +68,7 @@ pub(crate) struct Settings {
     pub(crate) tail_cache_bytes: usize,
     pub(crate) read_cache_bytes: usize,
     pub(crate) room_ahead: RoomAhead,
+    pub(crate) states_bytes: u64,
     pub(crate) shard: &'static str,
     pub(crate) mutant: Mutant,
     /// What the metadata says.
@@ -87,6 +88,7 @@ impl Default for Settings {
                 core_bytes_max: 64 * 1024,
                 free_bytes_min: 0,
             },
+            states_bytes: u64::MAX,
             shard: "0",
             mutant: Mutant::NONE,
             newest_epoch: LeaderEpoch(i32::MAX),
@@ -135,6 +137,7 @@ pub(crate) async fn open_store(
         read_cache_bytes: settings.read_cache_bytes,
         open_files_max: 16,
         room_ahead: settings.room_ahead,
+        states_bytes: settings.states_bytes,
         mutant: settings.mutant,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();
@@ -323,6 +326,12 @@ impl World {
             .collect();
         assert_eq!(read.len(), expected.len());
         assert!(read == expected, "bytes differ");
+    }
+
+    /// The files of what is known of producers.
+    pub(crate) fn files_of_states(&self) -> Vec<String> {
+        let names = self.disk.names("checkpoints");
+        names.into_iter().filter(|name| name.ends_with(".producers")).collect()
     }
 
     pub(crate) fn files(&self, suffix: &str) -> Vec<String> {

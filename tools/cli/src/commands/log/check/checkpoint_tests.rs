@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use commitlog::directory::{self, NewIds};
 use commitlog::{
-    CheckpointMap, LogIdentity, LogOptions, RoomAhead, StartKind, Store, StoreOptions,
+    CheckpointMap, LogIdentity, LogOptions, RoomAhead, STATES_BYTES, StartKind, Store, StoreOptions,
 };
 use record::{
     BatchBuilder, Codec, Fold, LeaderEpoch, NewRecord, NodeId, PartitionIndex, Producer,
@@ -96,6 +96,7 @@ async fn write(disk: SimDisk, executor: SimExecutor, ending: Ending) {
         read_cache_bytes: 1 << 20,
         open_files_max: 16,
         room_ahead: RoomAhead::default(),
+        states_bytes: STATES_BYTES,
         mutant: commitlog::mutant::Mutant::NONE,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();
