@@ -215,6 +215,17 @@ def table(lines: Sequence[Line]) -> str:
     return "\n".join(text)
 
 
+def grid(found: dict[str, Any]) -> str:
+    """A table that a scenario made of its own."""
+
+    def cell(value: str | float | None) -> str:
+        return escaped(value) if isinstance(value, str) else shown(value)
+
+    rule = ["---"] * len(found["head"])
+    lines = [found["head"], rule, *found["rows"]]
+    return "\n".join("| " + " | ".join(cell(value) for value in line) + " |" for line in lines)
+
+
 def summary(state: dict[str, Any]) -> str:
     """The whole section between the markers."""
     lines = lines_of(state)
@@ -230,6 +241,9 @@ def summary(state: dict[str, Any]) -> str:
         "",
         table(lines),
     ]
+    for cell in state["cells"].values():
+        if "grid" in cell:
+            text += ["", grid(cell["grid"])]
     notes = [f"{name}: {note}" for name, cell in state["cells"].items() for note in cell.get("notes", [])]
     if options["scale"] != 1:
         notes.insert(0, f"large sizes and times were scaled by {number(options['scale'])}")
@@ -262,7 +276,9 @@ def write(state: dict[str, Any], results: Path, page: Path | None) -> None:
     section = summary(state)
     lines = [line_as_json(line) for line in lines_of(state)]
     known = {name: state[name] for name in ("date", "command", "corelog", "kafka", "machine", "options")}
-    write_atomically(results / "report.json", json.dumps({**known, "rows": lines}, indent=1) + "\n")
+    grids = {name: cell["grid"] for name, cell in state["cells"].items() if "grid" in cell}
+    whole = {**known, "rows": lines, "grids": grids}
+    write_atomically(results / "report.json", json.dumps(whole, indent=1) + "\n")
     write_atomically(results / "report.md", section + "\n")
     if page is not None:
         write_atomically(page, replace_section(page.read_text(encoding="utf-8"), section))

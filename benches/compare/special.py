@@ -423,33 +423,37 @@ def edges(intervals: list[dict[str, Any]], seconds: int) -> tuple[Edge, Edge]:
 
 
 def shards(session: Session) -> dict[str, Any]:
-    """One table: three loads at one and two shards, clients told of the node or of its cores."""
-    found: list[Found] = []
-    costs: dict[tuple[str, int, str], float] = {}
+    """Three loads at one and two shards, clients told of the node or of its cores, in a table of their own."""
+    names = ("S1b", "S2c", "S8")
+    head = ["shards", "advertise"]
+    for name in names:
+        head += [f"{name} {figure}" for figure in (BY_ID[name].primary, "CPU-s/GB", "p99.9 ms")]
+    grid: list[list[str | float | None]] = []
+    costs: dict[tuple[str, int, str], float | None] = {}
     for count in (1, 2):
         for advertise in ("node", "core"):
-            where = replace(
-                session.where,
-                shards=count,
-                server_cpus="0" if count == 1 else "0-1",
-                settings=(f"advertise={advertise}",),
-            )
+            cpus = "0" if count == 1 else "0-1"
+            where = replace(session.where, shards=count, server_cpus=cpus, settings=(f"advertise={advertise}",))
             session.end_brokers()
             session.broker(CORELOG, where)
-            for name in ("S1b", "S2c", "S8"):
+            row: list[str | float | None] = [str(count), advertise]
+            for name in names:
                 load = BY_ID[name]
+                # The first counts for nothing.
                 session.run(CORELOG, load, session.effort.seconds)
                 figures = session.run(CORELOG, load, session.effort.seconds)
-                costs[name, count, advertise] = figures["CPU-s/GB"] or 0.0
-                for figure in (load.primary, "CPU-s/GB", "p99.9 ms"):
-                    what = f"{name}, {count} shard{'s' if count > 1 else ''}, {advertise}: {figure}"
-                    found.append(Found(what, "", {CORELOG: figures[figure] or 0.0}))
+                row += [figures[figure] for figure in (load.primary, "CPU-s/GB", "p99.9 ms")]
+                costs[name, count, advertise] = figures["CPU-s/GB"]
+            say(f"{count} shards, {advertise}: {row[2:]}")
+            grid.append(row)
     session.end_brokers()
-    for name in ("S1b", "S2c", "S8"):
-        ratio = costs[name, 2, "node"] / max(costs[name, 2, "core"], 1e-9)
-        what = f"{name}, 2 shards: CPU of node to core mode"
-        found.append(Found(what, "x", {CORELOG: ratio}, own=at_most(1.4)))
-    return concluded("shards", found, ["two shards have both CPUs, and share one with the client"])
+    found = []
+    for name in names:
+        ratio = quotient(costs[name, 2, "node"], costs[name, 2, "core"])
+        what = f"{name}, 2 shards: CPU per GB of node to core mode"
+        found.append(Found(what, "x", {} if ratio is None else {CORELOG: ratio}, own=at_most(1.4)))
+    cell = concluded("shards", found, ["two shards have both CPUs, and share one with the client"])
+    return cell | {"grid": {"head": head, "rows": grid}}
 
 
 def perf_test(session: Session) -> dict[str, Any]:

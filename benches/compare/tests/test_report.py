@@ -104,6 +104,12 @@ class Table(unittest.TestCase):
         self.assertIn("| S10 |  | kill, s | 0.5 | 20 | 0.025 x | ≤ 0.05 x and ≤ 1 | met |", text)
         self.assertIn("- S10: small", text)
 
+    def test_a_table_of_a_scenario_of_its_own_stands_below(self) -> None:
+        special = {"id": "shards", "kind": "special", "status": "done", "rows": [], "notes": []}
+        special["grid"] = {"head": ["shards", "S8"], "rows": [["1", 1234.5], ["2|", None]]}
+        text = report.summary(state(shards=special))
+        self.assertIn("\n| shards | S8 |\n| --- | --- |\n| 1 | 1,234 |\n| 2\\| | - |", text)
+
     def test_a_scaled_run_says_so(self) -> None:
         found = state()
         found["options"]["scale"] = 0.1
