@@ -37,6 +37,7 @@ use crate::index::{MaxTimestamp, OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::log::{DAMAGE_MAX, Damage, LogIdentity, LogOptions, Segment};
 use crate::producer_states::ProducerState;
 use crate::recovery::beyond::Tails;
+use crate::recovery::fold::Known;
 use crate::recovery::look::Looked;
 use crate::shared::Shared;
 use crate::small_file::{self, TEMPORARY_SUFFIX, block_floor};
@@ -226,7 +227,8 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         }
         let mut damage = Vec::new();
         self.take_short(&listing, &plan, &mut damage, &mut report).await?;
-        let restored = self.restore_fold(&listing, &plan, &mut damage, &mut report).await?;
+        let known = Known::Asked;
+        let restored = self.restore_fold(&listing, &plan, known, &mut damage, &mut report).await?;
         epochs_changed |= self
             .hold_epochs_against_batches(
                 &listing,
@@ -237,7 +239,13 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             )
             .await?;
         let mut segments = self.sealed_segments(&listing, &plan);
-        let scanned = self.scan(&listing, &plan, &mut epochs, &mut report).await?;
+        let scanned = self.scan(&listing, &plan, restored.end, &mut epochs, &mut report).await?;
+        if scanned.end.offset < restored.end {
+            // What was durable is not there: what is known of it is not of this log any more.
+            let known = Known::NotAsked;
+            let again = self.restore_fold(&listing, &plan, known, &mut damage, &mut report).await?;
+            self.scan(&listing, &plan, again.end, &mut epochs.clone(), &mut report).await?;
+        }
         epochs_changed |= scanned.epochs_changed;
         segments.extend(scanned.segments);
         let tails = Tails { reason: scanned.reason, zeros: scanned.zero_tails };

@@ -24,15 +24,25 @@ pub(super) struct Restored {
     pub(super) snapshot_at: Option<Offset>,
     /// Base offset and leader epoch of the last batch below the plan's offset that was looked at.
     pub(super) last_epoch: Option<(Offset, LeaderEpoch)>,
+    /// The state has every batch below it, and none from it on.
+    pub(super) end: Offset,
+}
+
+/// Whether what the shard knew of the log is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    Asked,
+    NotAsked,
 }
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
     /// Restores the newest good snapshot at or below the plan's offset, or what the shard knew later, and applies the batches
-    /// between that and the plan's offset.
+    /// between that and the plan's offset, if it is below.
     pub(super) async fn restore_fold(
         &self,
         listing: &Listing,
         plan: &Plan,
+        known: Known,
         damage: &mut Vec<Damage>,
         report: &mut RecoveryReport,
     ) -> Result<Restored, OpenError> {
@@ -61,8 +71,12 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             self.fold.borrow_mut().restore(&[]);
         }
         let mut from = restored.unwrap_or(Offset::ZERO);
-        let is_newer = |state: &&ProducerState| from < state.offset && state.offset <= plan.offset;
-        if let Some(state) = self.state.filter(is_newer)
+        // It may be past where the scan begins: the log was durable up to there, so that the scan comes to it.
+        let is_usable = |state: &&ProducerState| {
+            let is_scanned = known == Known::Asked && !plan.is_clean;
+            from < state.offset && (is_scanned || state.offset <= plan.offset)
+        };
+        if let Some(state) = self.state.filter(is_usable)
             && let Some(entries) = state.entries()
         {
             self.fold.borrow_mut().restore(&entries);
@@ -74,7 +88,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
             last = Some((header.base_offset, header.partition_leader_epoch));
         })
         .await?;
-        Ok(Restored { snapshot_at: restored, last_epoch: last })
+        Ok(Restored { snapshot_at: restored, last_epoch: last, end: from.max(plan.offset) })
     }
 
     /// Moves the snapshot at `at` to `stray/`; lasting on return.

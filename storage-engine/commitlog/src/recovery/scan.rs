@@ -42,11 +42,12 @@ struct One {
 }
 
 impl<D: Disk, E: Executor> Recovery<'_, D, E> {
-    /// Checks every batch from the plan's position on.
+    /// Checks every batch from the plan's position on, and shows the fold those from `fold_from` on.
     pub(super) async fn scan(
         &self,
         listing: &Listing,
         plan: &Plan,
+        fold_from: Offset,
         epochs: &mut EpochTable,
         report: &mut RecoveryReport,
     ) -> Result<Scanned, OpenError> {
@@ -77,7 +78,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 max: if is_first { plan.max } else { None },
                 first_timestamp: if is_first { plan.first_timestamp } else { Timestamp::NONE },
             };
-            let one = self.scan_one(*log, from, plan.is_clean, epochs, report).await?;
+            let one = self.scan_one(*log, from, (plan.is_clean, fold_from), epochs, report).await?;
             scanned.end = GroupEnd {
                 segment: log.base,
                 position: one.segment.bytes,
@@ -110,7 +111,7 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
         &self,
         log: LogFile,
         from: From,
-        is_clean: bool,
+        (is_clean, fold_from): (bool, Offset),
         epochs: &mut EpochTable,
         report: &mut RecoveryReport,
     ) -> Result<One, OpenError> {
@@ -139,7 +140,9 @@ impl<D: Disk, E: Executor> Recovery<'_, D, E> {
                 if self.is_credible(header.partition_leader_epoch) {
                     epochs_changed |= epochs.assign(header.partition_leader_epoch, offset);
                 }
-                self.fold.borrow_mut().apply(&ProducerBatch::from(&header));
+                if header.base_offset >= fold_from {
+                    self.fold.borrow_mut().apply(&ProducerBatch::from(&header));
+                }
                 position += header.total_bytes() as u64;
                 offset = header.next_offset();
             }

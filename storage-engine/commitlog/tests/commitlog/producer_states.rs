@@ -2,7 +2,7 @@
 
 use commitlog::LogOptions;
 
-use crate::support::world::{Settings, World};
+use crate::support::world::{DIRECTORY, Settings, World};
 
 const FILE: &str = "checkpoints/0.producers";
 
@@ -41,6 +41,35 @@ fn recovery_begins_where_the_producers_are_known() {
     assert!(without > 800_000, "{without} bytes");
     let with = bytes_read_after_a_crash(1, |world| assert!(!world.files_of_states().is_empty()));
     assert!(with < 500_000, "{with} bytes");
+}
+
+#[test]
+fn what_is_known_may_be_past_where_the_scan_begins_and_no_batch_counts_twice() {
+    // Without a checkpoint the scan begins at the front.
+    bytes_read_after_a_crash(1, |world| {
+        for name in ["checkpoints/0.a", "checkpoints/0.b"] {
+            world.disk.edit(name, |bytes| bytes[30] ^= 4);
+        }
+    });
+}
+
+#[test]
+fn what_is_known_of_records_that_are_gone_is_not_believed() {
+    let mut world = World::new(settings(1));
+    world.fill(20, 2, 5000);
+    let kept = (world.log.size_bytes(), world.fold.borrow().clone());
+    world.checkpoint();
+    for _ in 0..4 {
+        world.fill(20, 2, 5000);
+        world.checkpoint();
+    }
+    for name in ["checkpoints/0.a", "checkpoints/0.b"] {
+        world.disk.edit(name, |bytes| bytes[30] ^= 4);
+    }
+    let path = format!("{DIRECTORY}/00000000000000000000.log");
+    world.disk.edit(&path, |bytes| bytes.truncate(kept.0 as usize));
+    let world = world.crash();
+    assert_eq!(*world.fold.borrow(), kept.1);
 }
 
 #[test]
