@@ -78,6 +78,8 @@ enum Command {
     /// Measure a broker under load, and audit what it acknowledged
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
+    /// Watch what the cores and the busiest partitions of a node do
+    Top(commands::top::TopArgs),
     /// Find what keeps nodes from running and clients from reaching them, and say how to mend it
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completion script of a shell
@@ -143,7 +145,7 @@ fn command_line() -> clap::Command {
             verbs.iter().fold(group, |group, verb| group.mut_subcommand(verb, with_exit_codes))
         });
     }
-    for name in ["produce", "consume", "offsets", "apis", "doctor"] {
+    for name in ["produce", "consume", "offsets", "apis", "top", "doctor"] {
         command = command.mut_subcommand(name, with_exit_codes);
     }
     command
@@ -169,6 +171,7 @@ fn main() -> ExitCode {
         Command::Config(command) => commands::config::run(command),
         Command::Log(command) => commands::log::run(command),
         Command::Bench(command) => commands::bench::run(command),
+        Command::Top(args) => commands::top::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions(args) => commands::manual::completions(args, command_line()),
         Command::Man(args) => commands::manual::man(args, command_line()),

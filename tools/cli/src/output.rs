@@ -117,20 +117,31 @@ impl Table {
 
     /// Writes it.
     pub(crate) fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
+        self.lines(usize::MAX).iter().try_for_each(|line| writeln!(sink, "{line}"))
+    }
+
+    /// How wide each column is.
+    pub(crate) fn widths(&self) -> Vec<usize> {
         let columns = self.rows.first().map_or(0, Vec::len);
         let width_of = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
         };
-        let widths: Vec<usize> = (0..columns).map(width_of).collect();
-        for row in &self.rows {
+        (0..columns).map(width_of).collect()
+    }
+
+    /// Its lines, with the first `columns` columns.
+    pub(crate) fn lines(&self, columns: usize) -> Vec<String> {
+        let widths = self.widths();
+        let line_of = |row: &Vec<String>| {
             let mut line = String::new();
-            for (cell, width) in row.iter().zip(&widths) {
+            for (cell, width) in row.iter().zip(&widths).take(columns) {
                 line.push_str(&format!("{cell:<width$}  ", width = *width));
             }
-            writeln!(sink, "{}", line.trim_end())?;
-        }
-        Ok(())
+            line.truncate(line.trim_end().len());
+            line
+        };
+        self.rows.iter().map(line_of).collect()
     }
 }
 

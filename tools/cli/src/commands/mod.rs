@@ -14,6 +14,8 @@ pub(crate) mod offsets;
 pub(crate) mod produce;
 pub(crate) mod records;
 pub(crate) mod serve;
+pub(crate) mod signals;
+pub(crate) mod top;
 pub(crate) mod topic;
 pub(crate) mod version;
 
