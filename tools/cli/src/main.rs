@@ -78,6 +78,8 @@ enum Command {
     /// Measure a broker under load, and audit what it acknowledged
     #[command(subcommand)]
     Bench(commands::bench::BenchCommand),
+    /// Measure whether this machine's disk and network do what a node relies on
+    SelfTest(commands::self_test::SelfTestArgs),
     /// Watch what the cores and the busiest partitions of a node do
     Top(commands::top::TopArgs),
     /// Find what keeps nodes from running and clients from reaching them, and say how to mend it
@@ -145,7 +147,7 @@ fn command_line() -> clap::Command {
             verbs.iter().fold(group, |group, verb| group.mut_subcommand(verb, with_exit_codes))
         });
     }
-    for name in ["produce", "consume", "offsets", "apis", "top", "doctor"] {
+    for name in ["produce", "consume", "offsets", "apis", "self-test", "top", "doctor"] {
         command = command.mut_subcommand(name, with_exit_codes);
     }
     command
@@ -171,6 +173,7 @@ fn main() -> ExitCode {
         Command::Config(command) => commands::config::run(command),
         Command::Log(command) => commands::log::run(command),
         Command::Bench(command) => commands::bench::run(command),
+        Command::SelfTest(args) => commands::self_test::run(args),
         Command::Top(args) => commands::top::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions(args) => commands::manual::completions(args, command_line()),

@@ -4,7 +4,7 @@
 //! data directory or, where that is yet to be made, in the directory above it.
 
 mod advertised;
-mod local;
+pub(crate) mod local;
 mod partitions;
 
 use std::io::{self, Write};
@@ -45,7 +45,7 @@ pub(crate) struct DoctorArgs {
 /// How a check ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Verdict {
+pub(crate) enum Verdict {
     /// As it should be.
     Ok,
     /// Works, and may not be meant.
@@ -55,7 +55,7 @@ enum Verdict {
 }
 
 impl Verdict {
-    const fn name(self) -> &'static str {
+    pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Ok => "ok",
             Self::Warning => "warning",
@@ -66,9 +66,9 @@ impl Verdict {
 
 /// One check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-struct Check {
-    name: &'static str,
-    verdict: Verdict,
+pub(crate) struct Check {
+    pub(crate) name: &'static str,
+    pub(crate) verdict: Verdict,
     /// What was found.
     fact: String,
     /// What to do about it.
@@ -76,16 +76,33 @@ struct Check {
 }
 
 impl Check {
-    fn ok(name: &'static str, fact: impl Into<String>) -> Self {
+    pub(crate) fn ok(name: &'static str, fact: impl Into<String>) -> Self {
         Self { name, verdict: Verdict::Ok, fact: fact.into(), fix: None }
     }
 
-    fn warning(name: &'static str, fact: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(crate) fn warning(
+        name: &'static str,
+        fact: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
         Self { name, verdict: Verdict::Warning, fact: fact.into(), fix: Some(fix.into()) }
     }
 
-    fn failed(name: &'static str, fact: impl Into<String>, fix: impl Into<String>) -> Self {
+    pub(crate) fn failed(
+        name: &'static str,
+        fact: impl Into<String>,
+        fix: impl Into<String>,
+    ) -> Self {
         Self { name, verdict: Verdict::Failed, fact: fact.into(), fix: Some(fix.into()) }
+    }
+
+    /// A line, and another for what to do.
+    pub(crate) fn show(&self, sink: &mut dyn Write) -> io::Result<()> {
+        writeln!(sink, "{:<8} {:<11} {}", self.verdict.name(), self.name, self.fact)?;
+        match &self.fix {
+            Some(fix) => writeln!(sink, "{:<20} fix: {fix}", ""),
+            None => Ok(()),
+        }
     }
 }
 
@@ -96,13 +113,7 @@ struct Report {
 
 impl Show for Report {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
-        for check in &self.checks {
-            writeln!(sink, "{:<8} {:<11} {}", check.verdict.name(), check.name, check.fact)?;
-            if let Some(fix) = &check.fix {
-                writeln!(sink, "{:<20} fix: {fix}", "")?;
-            }
-        }
-        Ok(())
+        self.checks.iter().try_for_each(|check| check.show(sink))
     }
 }
 

@@ -28,14 +28,14 @@ pub(super) fn checks(data_dir: Option<&Path>) -> Vec<Check> {
     checks
 }
 
-fn io_uring() -> Check {
+pub(crate) fn io_uring() -> Check {
     match node::check_io_uring() {
         Ok(()) => Check::ok("io_uring", "a ring can be made"),
         Err(error) => of_start_error("io_uring", &error),
     }
 }
 
-fn memlock() -> Check {
+pub(crate) fn memlock() -> Check {
     match node::check_memlock() {
         Ok(()) => Check::ok("memlock", "the rings' memory may be locked"),
         Err(error) => of_start_error("memlock", &error),
@@ -55,7 +55,7 @@ fn of_start_error(name: &'static str, error: &node::StartError) -> Check {
     }
 }
 
-fn open_files() -> Check {
+pub(crate) fn open_files() -> Check {
     match node::raise_open_files() {
         Ok(limit) => judge_open_files(limit),
         Err(error) => of_start_error("nofile", &error),
@@ -85,7 +85,7 @@ fn clock(now_ms: i64) -> Check {
     Check::ok("clock", fact)
 }
 
-fn directory(path: &Path) -> Check {
+pub(crate) fn directory(path: &Path) -> Check {
     let place = path.display();
     if let Err(error) = node::check_contents(path) {
         let fix = "choose an empty directory, or run as the user whose node this is";
@@ -116,14 +116,14 @@ fn directory(path: &Path) -> Check {
 }
 
 /// The path itself, or what above it is there.
-pub(super) fn nearest_existing(path: &Path) -> &Path {
+pub(crate) fn nearest_existing(path: &Path) -> &Path {
     let found = path.ancestors().find(|at| at.symlink_metadata().is_ok());
     // Above a relative path there is the current directory.
     found.filter(|at| !at.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Free space against the floor below which a node takes no records.
-pub(super) async fn disk_space<P: Platform>(platform: &P) -> Check {
+pub(crate) async fn disk_space<P: Platform>(platform: &P) -> Check {
     match platform.disk().free_bytes().await {
         Ok(free) => judge_space(free, platform.disk_bytes().await),
         Err(error) => Check::failed(
