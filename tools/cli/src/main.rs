@@ -82,6 +82,8 @@ enum Command {
     SelfTest(commands::self_test::SelfTestArgs),
     /// Watch what the cores and the busiest partitions of a node do
     Top(commands::top::TopArgs),
+    /// Measure this machine and nodes on it, and propose how to configure one
+    Tune(Box<commands::tune::TuneArgs>),
     /// Find what keeps nodes from running and clients from reaching them, and say how to mend it
     Doctor(commands::doctor::DoctorArgs),
     /// Print the completion script of a shell
@@ -147,7 +149,7 @@ fn command_line() -> clap::Command {
             verbs.iter().fold(group, |group, verb| group.mut_subcommand(verb, with_exit_codes))
         });
     }
-    for name in ["produce", "consume", "offsets", "apis", "self-test", "top", "doctor"] {
+    for name in ["produce", "consume", "offsets", "apis", "self-test", "top", "tune", "doctor"] {
         command = command.mut_subcommand(name, with_exit_codes);
     }
     command
@@ -175,6 +177,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => commands::bench::run(command),
         Command::SelfTest(args) => commands::self_test::run(args),
         Command::Top(args) => commands::top::run(args),
+        Command::Tune(args) => commands::tune::run(args),
         Command::Doctor(args) => commands::doctor::run(args),
         Command::Completions(args) => commands::manual::completions(args, command_line()),
         Command::Man(args) => commands::manual::man(args, command_line()),

@@ -19,6 +19,7 @@ pub(crate) mod serve;
 pub(crate) mod signals;
 pub(crate) mod top;
 pub(crate) mod topic;
+pub(crate) mod tune;
 pub(crate) mod version;
 
 use std::future::Future;

@@ -16,6 +16,9 @@ use broker::config::{Config, Shards, Sources};
 use broker::{ControlOptions, Message, Platform, Ready, StartRefusal, Stopped};
 use clap::Args;
 use cluster::Advertise;
+use nix::sys::prctl::set_pdeathsig;
+use nix::sys::signal::{SigSet, Signal};
+use nix::unistd::getppid;
 use node::{AddressReservation, CoreContext, ExitReason, NodeOptions, ShardCount};
 
 use crate::exit::Outcome;
@@ -57,6 +60,9 @@ pub(crate) struct ServeArgs {
     /// One option by its key; repeatable
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) settings: Vec<String>,
+    /// Stop when this process, which started this one, ends, however it does: for nodes that are started to be measured
+    #[arg(long, hide = true, value_name = "PID")]
+    pub(crate) with_parent: Option<i32>,
 }
 
 /// Runs a node until it is told to stop.
@@ -71,6 +77,15 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
         }
     };
     start_log(&config.trace_filter);
+    // A mask is inherited: where whoever started this node keeps them from its own threads, nothing could stop it in order.
+    let stops: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+    if let Err(errno) = stops.thread_unblock() {
+        tracing::warn!(%errno, "signals that stop a node may not reach this one");
+    }
+    if args.with_parent.is_some_and(|parent| !ends_with(parent)) {
+        eprintln!("corelog: the process that this node was started for has ended");
+        return ExitReason::Done.into();
+    }
     let data_dir = config.data_dir.canonicalize().unwrap_or_else(|_| config.data_dir.clone());
     tracing::info!(
         version = env!("CARGO_PKG_VERSION"),
@@ -83,6 +98,15 @@ pub(crate) fn run(args: &ServeArgs) -> ExitCode {
         tracing::warn!("{warning}");
     }
     serve(config, began).into()
+}
+
+/// From here on the end of the parent is a wish to stop; false where it has ended already.
+fn ends_with(parent: i32) -> bool {
+    if let Err(errno) = set_pdeathsig(Signal::SIGTERM) {
+        tracing::warn!(%errno, "this node will not notice the end of the process that started it");
+    }
+    // Looked at afterwards: an end in between has sent no signal.
+    getppid().as_raw() == parent
 }
 
 fn load(args: &ServeArgs) -> Outcome<Config> {
