@@ -139,7 +139,7 @@ fn remarks(result: &RunResult) -> Vec<String> {
     }
     if result.latency_lower_bounds > 0 {
         let line = report::lower_bounds_line(result.latency_lower_bounds, "had no answer");
-        remarks.push(format!("Of the latencies {line}"));
+        remarks.push(format!("Latencies: {line}"));
     }
     remarks
 }
