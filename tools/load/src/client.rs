@@ -249,6 +249,19 @@ impl<P: Platform> Connection<P> {
         Ok(Answer { address, api, version, frame })
     }
 
+    /// Gives back the memory that a connection needs which is used: nothing more is asked on it.
+    pub(crate) fn slim(&mut self) {
+        let limits = FrameLimits { frame_bytes_max: ANSWER_BYTES_MAX };
+        self.frames.decoder = FrameDecoder::new(limits);
+        self.frames.pool = BufferPool::new(0);
+        self.served = Vec::new();
+    }
+
+    /// Whether the broker has closed it.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.frames.reader.has_ended()
+    }
+
     /// Where it leads.
     pub(crate) fn address(&self) -> &Address {
         self.frames.address()

@@ -12,6 +12,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -23,7 +24,9 @@ use wire::{ApiKey, ErrorCode};
 use crate::address::Address;
 use crate::audit::AuditReport;
 use crate::client::{Admin, Connection, LogPlace, NewTopic, PartitionLeader, TopicOrigin};
+use crate::device::{Device, DeviceError};
 use crate::error::LoadError;
+use crate::flushes::{Demand, Watch};
 use crate::frame::{FrameOptions, FrameSet};
 use crate::ledger::Ledger;
 use crate::process::Sample;
@@ -34,12 +37,15 @@ use crate::workload::{CONNECTIONS_MAX, Pace, Until, Workload};
 
 mod consume;
 mod fetching;
+mod idle;
 mod lane;
+mod mixed;
 mod read_back;
 mod run_core;
 mod tail;
 
 pub use consume::{ConsumeOptions, consume};
+pub use mixed::mixed;
 use run_core::{HEAD_START, Plan, RunCore, Spans};
 use tail::Tail;
 
@@ -82,6 +88,31 @@ pub struct ProduceOptions {
     pub timeout: Duration,
     /// The broker's process, where it runs on this machine and its cost is wanted.
     pub broker_pid: Option<u32>,
+    /// A directory of its log, where the device under it is not found by the files that the process has open.
+    pub broker_dir: Option<PathBuf>,
+    /// The run is not sound unless the device was flushed as often as acknowledgements must have waited for it, whatever the topic's
+    /// options promise.
+    pub require_flushes: bool,
+}
+
+impl ProduceOptions {
+    /// The device under the broker's files; `None` where nobody has said where they are.
+    fn device(&self) -> Option<Result<Device, DeviceError>> {
+        match (&self.broker_dir, self.broker_pid) {
+            (Some(directory), _) => Some(Device::of_path(directory)),
+            (None, Some(pid)) => Some(Device::of_process(pid)),
+            (None, None) => None,
+        }
+    }
+
+    /// What its flushes must show.
+    fn demand(&self, durability: Durability) -> Demand {
+        match (self.require_flushes, durability) {
+            (true, _) => Demand::Required,
+            (false, Durability::D1) => Demand::Durable,
+            (false, Durability::D0 | Durability::Unknown) => Demand::None,
+        }
+    }
 }
 
 /// Where a run goes, as it was found.
@@ -239,6 +270,25 @@ struct Shared<P: Platform> {
     due: Cell<u64>,
     unsent: Cell<u64>,
     refused_in_a_row: Cell<u64>,
+    /// By leader, for each of its connections: acknowledged requests of which no two were under way at once.
+    acked_apart: RefCell<BTreeMap<Address, Vec<u64>>>,
+}
+
+impl<P: Platform> Shared<P> {
+    /// How often the device of one of the leaders must have been flushed at least: as often as the requests of its busiest connection
+    /// followed each other. Leaders of one host are taken to share a device; of several hosts nobody knows which is watched.
+    fn flushes_min(&self) -> u64 {
+        let apart = self.acked_apart.borrow();
+        let busiest = apart.iter().map(|(address, connections)| {
+            (&address.host, connections.iter().max().copied().unwrap_or(0))
+        });
+        let mut hosts: BTreeMap<&String, u64> = BTreeMap::new();
+        for (host, count) in busiest {
+            let most = hosts.entry(host).or_default();
+            *most = count.max(*most);
+        }
+        hosts.into_values().min().unwrap_or(0)
+    }
 }
 
 /// A run once its topic is known.
@@ -261,22 +311,29 @@ async fn on_topic<P: Platform>(
         templates,
         in_flight: workload.in_flight as usize,
         ledger: RefCell::new(Ledger::new(leaders.len(), LEDGER_BATCHES_MAX)),
-        tail: (workload.consumers > 0).then(|| Rc::new(Tail::new(workload.consumers))),
+        tail: (workload.consumers > 0).then(|| Rc::new(Tail::new(workload, &starts))),
         out_of_order: Cell::default(),
         maybe_appended: Cell::default(),
         unanswered: Cell::default(),
         due: Cell::default(),
         unsent: Cell::default(),
         refused_in_a_row: Cell::default(),
+        acked_apart: RefCell::default(),
     });
     let lanes = open_lanes(&shared, options, &leaders).await?;
     let places = (leaders.as_slice(), starts.as_slice());
-    let readers = tail::open(&shared, places, workload.consumers, options.timeout).await?;
+    let readers = tail::open(&shared, places, workload, options.timeout).await?;
     let target = Target::new(topic, &leaders, lanes.len(), (platform.now(), workload.warm_up));
     observer.started(&target);
+    let idle = (workload.idle_connections, options.timeout);
+    let idle = idle::open(platform, &target.leaders, idle, options.broker_pid).await?;
     let requests_per_second = requests_per_second(workload, &lanes, &shared.templates);
     let readers = tail::spawn(&shared, readers);
+    let watch = options.device().map(Watch::begin);
     let start = platform.monotonic() + HEAD_START;
+    if let (Some(_), Some(length)) = (workload.steady_percent, workload.until.duration) {
+        shared.core.recorder.borrow_mut().watch(start + workload.warm_up, length);
+    }
     let tasks = lane::spawn(&shared, lanes, (start, requests_per_second));
     let plan = Plan {
         start,
@@ -286,13 +343,16 @@ async fn on_topic<P: Platform>(
     };
     let spans = shared.core.measure(plan, observer, stop).await;
     shared.core.drain(tasks, observer).await;
+    let demand = options.demand(Durability::of(&configs));
+    let flush = watch.map(|watch| watch.end(demand, shared.flushes_min()));
+    let idle = idle.map(|idle| idle.conclude());
     let mut audit = AuditReport { is_complete: true, ..AuditReport::default() };
     tail::finish(&shared, &leaders, readers, &mut audit).await;
     let log = read_back::Log { leaders: &leaders, starts: &starts, configs: &configs };
     read_back::audit(&shared, workload, (log, admin), observer, &mut audit).await;
     let (end, failure) = shared.core.end(&spans);
     let result = conclude(&shared, workload, (&target, configs), (&spans, end), audit);
-    Ok((result.judged(), failure))
+    Ok((RunResult { flush, idle, ..result }.judged(), failure))
 }
 
 fn addresses(leaders: &[PartitionLeader]) -> Vec<Address> {
@@ -388,6 +448,8 @@ fn conclude<P: Platform>(
     let mut recorder = shared.core.recorder.borrow_mut();
     let measured = recorder.measured();
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let trend = workload.steady_percent.and_then(|percent| recorder.trend(percent));
+    let close = shared.tail.as_ref().filter(|tail| tail.is_close());
     let uncounted = shared.tail.as_ref().map_or(0, |tail| tail.uncounted());
     RunResult {
         format: RESULT_FORMAT,
@@ -407,7 +469,8 @@ fn conclude<P: Platform>(
         latency_curve: recorder.latency_curve(),
         latency_lower_bounds: recorder.lower_bounds(),
         send_delay: recorder.send_delay(),
-        delivery: shared.tail.as_ref().map(|_| recorder.delivery()),
+        delivery: close.map(|_| recorder.delivery()),
+        read_beside: shared.tail.as_ref().map(|tail| tail.read()),
         delivery_lower_bounds: recorder.delivery_lower_bounds(),
         delivery_uncounted: uncounted,
         errors: recorder.errors(),
@@ -418,6 +481,11 @@ fn conclude<P: Platform>(
         drain: shared.core.drained.get(),
         broker: spans.broker_use(&measured),
         client: spans.client_use(&measured),
+        kernel_worker_cpu_seconds: spans.kernel_use(),
+        flush: None,
+        idle: None,
+        trend,
+        beside: None,
         audit,
     }
 }

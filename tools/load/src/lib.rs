@@ -17,9 +17,12 @@ mod audit;
 mod chance;
 mod client;
 mod delivery;
+mod device;
 mod engine;
 mod error;
+mod flushes;
 mod frame;
+mod lag;
 mod latency;
 mod ledger;
 mod process;
@@ -32,21 +35,26 @@ mod soundness;
 mod stream;
 mod template;
 mod topic_facts;
+mod trend;
 mod workload;
 
 pub use address::Address;
 pub use audit::{AuditReport, AuditVerdict, Finding, FindingKind};
+pub use device::DeviceError;
 pub use engine::{
-    ConsumeOptions, Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, consume,
+    ConsumeOptions, Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, consume, mixed,
     produce,
 };
 pub use error::LoadError;
+pub use flushes::{FlushReport, FlushVerdict};
 pub use latency::{CurvePoint, HdrLog, HdrLogError, LatencySummary, new_histogram};
-pub use read_load::{Check, ReadFrom, ReadLoad};
+pub use read_load::{Check, FetchMode, ReadFrom, ReadLoad};
 pub use result::{
-    ErrorCount, Interval, IntervalUse, Job, Measured, ProcessUse, RESULT_FORMAT, RunEnd, RunResult,
+    ErrorCount, IdleUse, Interval, IntervalUse, Job, Measured, ProcessUse, RESULT_FORMAT,
+    ReadBeside, RunEnd, RunResult,
 };
 pub use size::{RecordSize, SizeError};
 pub use soundness::Unsound;
 pub use topic_facts::Durability;
+pub use trend::{Trend, TrendWindow};
 pub use workload::{Acks, Pace, Payload, Until, Workload, WorkloadError};

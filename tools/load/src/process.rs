@@ -23,6 +23,8 @@ pub(crate) struct Sample {
     /// Of the threads that live, added up.
     voluntary_switches: u64,
     involuntary_switches: u64,
+    /// Of the kernel's threads that work for its io_uring and live.
+    io_workers: Duration,
     read_bytes: Option<u64>,
     written_bytes: Option<u64>,
 }
@@ -63,7 +65,7 @@ impl Sample {
         let status = read("status")?;
         let kib = |key| field(&status, key).map(|kib| kib * 1024);
         let io = read("io").unwrap_or_default();
-        let (voluntary_switches, involuntary_switches) = switches(pid);
+        let (voluntary_switches, involuntary_switches, io_workers) = threads(pid);
         Ok(Self {
             user,
             system,
@@ -72,6 +74,7 @@ impl Sample {
             threads: field(&status, "Threads:").ok_or_else(|| form("status"))?,
             voluntary_switches,
             involuntary_switches,
+            io_workers,
             read_bytes: field(&io, "read_bytes:"),
             written_bytes: field(&io, "write_bytes:"),
         })
@@ -98,6 +101,7 @@ impl Sample {
             involuntary_context_switches: self
                 .involuntary_switches
                 .saturating_sub(before.involuntary_switches),
+            io_worker_cpu_seconds: self.io_workers.saturating_sub(before.io_workers).as_secs_f64(),
             disk_read_bytes: difference(self.read_bytes, before.read_bytes),
             disk_written_bytes: difference(self.written_bytes, before.written_bytes),
         }
@@ -120,6 +124,11 @@ impl Pulse {
         let page_bytes = u64::try_from(page_bytes?).ok()?;
         let pages: u64 = read("statm")?.split_ascii_whitespace().nth(1)?.parse().ok()?;
         Some(Self { cpu: user + system, rss_bytes: pages.saturating_mul(page_bytes) })
+    }
+
+    /// Resident memory.
+    pub(crate) fn rss_bytes(&self) -> u64 {
+        self.rss_bytes
     }
 
     /// What was used since `before`.
@@ -149,17 +158,46 @@ fn field(text: &str, key: &str) -> Option<u64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// Voluntary and involuntary switches of all threads; the process's own file tells those of its first thread only.
-fn switches(pid: u32) -> (u64, u64) {
-    let mut sums = (0, 0);
+/// Voluntary and involuntary switches of all threads, since the process's own file tells those of its first thread only; and the CPU
+/// time of the kernel's workers among them.
+fn threads(pid: u32) -> (u64, u64, Duration) {
+    let mut sums = (0, 0, Duration::ZERO);
     let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else { return sums };
     for thread in threads.flatten() {
         // A thread that ended meanwhile is not counted.
-        let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
+        let read = |file| fs::read_to_string(thread.path().join(file)).unwrap_or_default();
+        let status = read("status");
         sums.0 += field(&status, "voluntary_ctxt_switches:").unwrap_or(0);
         sums.1 += field(&status, "nonvoluntary_ctxt_switches:").unwrap_or(0);
+        if is_io_worker(&status) {
+            sums.2 += times(&read("stat")).map_or(Duration::ZERO, |(user, system)| user + system);
+        }
     }
     sums
+}
+
+/// Whether a thread is one that the kernel runs for an io_uring of the process (`iou-wrk-PID`).
+fn is_io_worker(status: &str) -> bool {
+    let name = status.lines().find_map(|line| line.strip_prefix("Name:"));
+    name.is_some_and(|name| name.trim_start().starts_with("iou-wrk"))
+}
+
+/// CPU time of the kernel's own threads that work off writes, flushes and the journals of file systems, of the whole machine: whose
+/// work it is, the kernel does not tell.
+pub(crate) fn kernel_workers() -> Duration {
+    let Ok(processes) = fs::read_dir("/proc") else { return Duration::ZERO };
+    let stats = processes.flatten().filter_map(|process| {
+        let path = process.path();
+        let is_number = process.file_name().as_encoded_bytes().iter().all(u8::is_ascii_digit);
+        is_number.then(|| fs::read_to_string(path.join("stat")).ok()).flatten()
+    });
+    let worked = stats.filter(|stat| is_kernel_worker(stat)).filter_map(|stat| times(&stat));
+    worked.map(|(user, system)| user + system).sum()
+}
+
+fn is_kernel_worker(stat: &str) -> bool {
+    let name = stat.split_once('(').map_or("", |(_, rest)| rest);
+    ["kworker/", "jbd2/", "xfsaild/", "flush-"].iter().any(|start| name.starts_with(start))
 }
 
 #[cfg(test)]
@@ -176,6 +214,15 @@ mod tests {
         for stat in ["", "42 (java", "42 (java) S 1 2", "1 (a) S 1 1 1 0 -1 4 9 0 0 0 x 25 3"] {
             assert_eq!(times(stat), None, "{stat}");
         }
+    }
+
+    #[test]
+    fn threads_of_the_kernel_are_known_by_their_names() {
+        assert!(is_io_worker("Name:\tiou-wrk-4711\nUmask:\t0022\n"));
+        assert!(!is_io_worker("Name:\tcorelog\nUmask:\t0022\n"));
+        assert!(is_kernel_worker("44 (kworker/1:1H-kblockd) I 2 0 0 0"));
+        assert!(is_kernel_worker("61 (jbd2/vda-8) S 2 0 0 0"));
+        assert!(!is_kernel_worker("99 (a kworker/1) S 1 0 0 0"));
     }
 
     #[test]

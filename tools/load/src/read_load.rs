@@ -19,6 +19,9 @@ pub struct ReadLoad {
     pub fetch_bytes: u32,
     /// Of them, for one partition.
     pub partition_bytes: u32,
+    /// Whether requests go on in a session.
+    #[serde(default)]
+    pub fetches: FetchMode,
     /// What is looked at.
     pub check: Check,
     /// How long to read before anything counts.
@@ -52,6 +55,17 @@ pub enum Check {
     Offsets,
 }
 
+/// What a fetch request names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FetchMode {
+    /// Everything that is wanted.
+    #[default]
+    Whole,
+    /// What has changed since the last one (KIP-227), as Kafka's consumers do. A broker that gives no session is asked whole.
+    Session,
+}
+
 impl Default for ReadLoad {
     fn default() -> Self {
         Self {
@@ -59,6 +73,7 @@ impl Default for ReadLoad {
             consumers: 1,
             fetch_bytes: 16 << 20,
             partition_bytes: 1 << 20,
+            fetches: FetchMode::Whole,
             check: Check::Crc,
             warm_up: Duration::ZERO,
             until: Until::default(),

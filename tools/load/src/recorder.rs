@@ -19,6 +19,7 @@ use wire::ErrorCode;
 
 use crate::latency::{self, CurvePoint, LatencySummary, new_histogram};
 use crate::result::{ErrorCount, Interval, IntervalUse, Measured};
+use crate::trend::{Trend, Windows};
 use crate::workload::Until;
 
 /// Intervals that are kept: a week of seconds.
@@ -81,6 +82,8 @@ pub(crate) struct Recorder {
     /// Made when the first comes: most runs have none.
     deliveries: Option<Histogram<u64>>,
     delivery_lower_bounds: u64,
+    /// The first and last minutes, where they are compared.
+    windows: Option<Windows>,
     errors: BTreeMap<i16, ErrorCount>,
 }
 
@@ -102,6 +105,7 @@ impl Recorder {
             send_delays: new_histogram(),
             deliveries: None,
             delivery_lower_bounds: 0,
+            windows: None,
             errors: BTreeMap::new(),
         }
     }
@@ -110,6 +114,16 @@ impl Recorder {
     pub(crate) fn begin(&mut self, instant: Duration) {
         self.begin = Some(instant);
         self.interval_begin = instant;
+    }
+
+    /// Compares the first and last minutes of what is measured from `begin` on for so long.
+    pub(crate) fn watch(&mut self, begin: Duration, length: Duration) {
+        self.windows = Some(Windows::new(begin, length));
+    }
+
+    /// What they tell; before the intervals are taken out.
+    pub(crate) fn trend(&self, tolerance_percent: u32) -> Option<Trend> {
+        self.windows.as_ref()?.conclude(&self.intervals, tolerance_percent)
     }
 
     /// When measuring began, or begins; `None` before that is known.
@@ -142,6 +156,9 @@ impl Recorder {
             let latency = now.saturating_sub(times.due);
             latency::record(&mut self.total_latencies, latency);
             latency::record(&mut self.interval_latencies, latency);
+            if let Some(windows) = &mut self.windows {
+                windows.record(times.due, latency, 1);
+            }
             latency::record(&mut self.send_delays, times.sent.saturating_sub(times.free));
         }
     }
@@ -152,6 +169,9 @@ impl Recorder {
             let passed = until.saturating_sub(due);
             latency::record_many(&mut self.total_latencies, passed, count);
             latency::record_many(&mut self.interval_latencies, passed, count);
+            if let Some(windows) = &mut self.windows {
+                windows.record(due, passed, count);
+            }
             self.lower_bounds += count;
         }
     }

@@ -8,10 +8,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditReport;
+use crate::flushes::FlushReport;
 use crate::latency::{CurvePoint, LatencySummary};
 use crate::read_load::ReadLoad;
 use crate::soundness::Unsound;
 use crate::topic_facts::Durability;
+use crate::trend::Trend;
 use crate::workload::{Pace, Workload};
 
 /// The format of a saved result.
@@ -70,6 +72,9 @@ pub struct RunResult {
     /// Batches whose way to consumers was not followed, since too many were under way at once: no figure of the deliveries has them.
     #[serde(default)]
     pub delivery_uncounted: u64,
+    /// What the consumers beside the run have read of it, all of them together; absent where there were none.
+    #[serde(default)]
+    pub read_beside: Option<ReadBeside>,
     /// What was refused, the commonest first.
     pub errors: Vec<ErrorCount>,
     /// Requests that were never answered.
@@ -89,6 +94,22 @@ pub struct RunResult {
     pub broker: Option<ProcessUse>,
     /// What this client used.
     pub client: Option<ProcessUse>,
+    /// CPU time of the kernel's threads that work off writes, flushes and journals, of the whole machine over the measured time; absent
+    /// where the broker's process was not named.
+    #[serde(default)]
+    pub kernel_worker_cpu_seconds: Option<f64>,
+    /// What the device under the broker's files was asked to do; absent where nobody asked.
+    #[serde(default)]
+    pub flush: Option<FlushReport>,
+    /// What connections cost that did nothing; absent where there were none.
+    #[serde(default)]
+    pub idle: Option<IdleUse>,
+    /// Whether the run ended as it began; absent where nobody asked, and of a run that did not last.
+    #[serde(default)]
+    pub trend: Option<Trend>,
+    /// The consumers that caught up beside a mixed run.
+    #[serde(default)]
+    pub beside: Option<Box<RunResult>>,
     /// Whether what was acknowledged is there, or whether all that was read is whole and in order.
     pub audit: AuditReport,
 }
@@ -222,8 +243,37 @@ pub struct ProcessUse {
     pub voluntary_context_switches: u64,
     /// Times that it was taken from one.
     pub involuntary_context_switches: u64,
+    /// Of its CPU time, that of the kernel's workers for its io_uring, as far as they still lived at the end.
+    #[serde(default)]
+    pub io_worker_cpu_seconds: f64,
     /// Bytes that the device read for it; absent where the system does not let us see.
     pub disk_read_bytes: Option<u64>,
     /// Bytes that went to the device for it.
     pub disk_written_bytes: Option<u64>,
+}
+
+/// Connections that did nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct IdleUse {
+    /// How many there were.
+    pub connections: u32,
+    /// Of them, those that the broker closed before the end.
+    pub lost: u32,
+    /// The broker's resident memory before the first of them.
+    pub broker_rss_bytes_before: Option<u64>,
+    /// The same with the last of them open.
+    pub broker_rss_bytes_after: Option<u64>,
+    /// The difference, for each; the kernel's memory for sockets is not in it.
+    pub broker_bytes_per_connection: Option<f64>,
+}
+
+/// What consumers beside a run have read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ReadBeside {
+    /// Batches, each counted once for every consumer that read it.
+    pub batches: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Offsets that retention took before they were read.
+    pub skipped_offsets: u64,
 }

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::audit::AuditVerdict;
+use crate::flushes::{FlushReport, FlushVerdict};
 use crate::result::{RunEnd, RunResult};
 
 /// A rate is kept where at most one request in so many that were due did not leave.
@@ -37,6 +38,20 @@ pub enum Unsound {
         /// The commonest error's name.
         commonest: String,
     },
+    /// Batches were acknowledged as durable, and the device was not asked to flush them.
+    NotFlushed {
+        /// Flushes of the device.
+        flushes: u64,
+        /// How many there must have been.
+        flushes_min: u64,
+    },
+    /// Flushes were to be shown, and cannot be counted.
+    FlushesUnknown {
+        /// Why.
+        reason: String,
+    },
+    /// The end of the run was worse than its beginning.
+    NotSteady,
     /// Nobody could look whether the records are there.
     NotAudited {
         /// Why.
@@ -68,6 +83,14 @@ impl Unsound {
             Self::Unanswered { requests } => format!("{requests} requests were never answered"),
             Self::Refused { batches, commonest } => {
                 format!("{batches} batches were refused, most with {commonest}")
+            }
+            Self::NotFlushed { flushes, flushes_min } => format!(
+                "the device was flushed {flushes} times, and {flushes_min} acknowledged requests followed each other: not all that was \
+                 acknowledged as durable can have been"
+            ),
+            Self::FlushesUnknown { reason } => format!("flushes cannot be counted: {reason}"),
+            Self::NotSteady => {
+                "the last minutes were worse than the first: see the trend".to_owned()
             }
             Self::NotAudited { reason } => format!("not audited: {reason}"),
             Self::RateNotKept { due, unsent } => format!(
@@ -101,6 +124,12 @@ impl RunResult {
         if verdict == AuditVerdict::Failed {
             reasons.push(Unsound::AuditFailed { findings: audit.finding_count });
         }
+        if let Some(flush) =
+            self.flush.as_ref().filter(|flush| flush.verdict == FlushVerdict::Failed)
+        {
+            let (flushes, flushes_min) = (flush.flushes, flush.flushes_min);
+            reasons.push(Unsound::NotFlushed { flushes, flushes_min });
+        }
         if let RunEnd::Failed { reason } = &self.end {
             reasons.push(Unsound::RunFailed { reason: reason.clone() });
         }
@@ -116,6 +145,9 @@ impl RunResult {
             let reason = first.unwrap_or_else(|| "nothing was looked at".to_owned());
             reasons.push(Unsound::NotAudited { reason });
         }
+        if let Some(reason) = self.flush.as_ref().and_then(FlushReport::missed) {
+            reasons.push(Unsound::FlushesUnknown { reason });
+        }
         if !self.is_rate_kept() {
             reasons.push(Unsound::RateNotKept { due: self.due, unsent: self.unsent });
         }
@@ -125,6 +157,10 @@ impl RunResult {
         if self.measured.requests == 0 && self.latency.count == self.latency_lower_bounds {
             reasons.push(Unsound::NothingMeasured);
         }
+        if self.trend.is_some_and(|trend| !trend.is_steady) {
+            reasons.push(Unsound::NotSteady);
+        }
+        reasons.extend(self.beside.iter().flat_map(|beside| beside.reasons()));
         reasons
     }
 

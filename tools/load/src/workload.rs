@@ -8,6 +8,7 @@ use std::time::Duration;
 use record::Codec;
 use serde::{Deserialize, Serialize};
 
+use crate::read_load::FetchMode;
 use crate::size::{RecordSize, SizeError};
 
 /// Batches of one request together: below what any broker takes for a frame.
@@ -49,6 +50,18 @@ pub struct Workload {
     pub in_flight: u32,
     /// Consumers beside the run, which read what is appended as it comes.
     pub consumers: u32,
+    /// How these fetch.
+    #[serde(default)]
+    pub fetches: FetchMode,
+    /// How long they stay behind what is acknowledged; zero for as close as they come.
+    #[serde(default, with = "seconds")]
+    pub consumer_lag: Duration,
+    /// Connections that are open beside the run, and do nothing.
+    #[serde(default)]
+    pub idle_connections: u32,
+    /// Compare the first and the last minutes, of which the last may be so many percent worse.
+    #[serde(default)]
+    pub steady_percent: Option<u32>,
     /// When requests are sent.
     pub pace: Pace,
     /// How long to send before anything counts.
@@ -137,6 +150,10 @@ impl Default for Workload {
             connections: 1,
             in_flight: 5,
             consumers: 0,
+            fetches: FetchMode::Whole,
+            consumer_lag: Duration::ZERO,
+            idle_connections: 0,
+            steady_percent: None,
             pace: Pace::Closed,
             warm_up: Duration::from_secs(2),
             until: Until { duration: Some(Duration::from_secs(10)), ..Until::default() },
@@ -164,6 +181,9 @@ pub enum WorkloadError {
     /// A size that cannot be drawn from.
     #[error("record-size: {0}")]
     RecordSize(#[from] SizeError),
+    /// Its first and last minutes are not known beforehand.
+    #[error("steady: a run whose first and last minutes are compared needs a duration")]
+    NoWindows,
     /// A run that never ends.
     #[error("the run has no end: give a duration, bytes or records")]
     NoEnd,
@@ -212,6 +232,12 @@ impl Workload {
         in_bounds("connections", self.connections.into(), 1, CONNECTIONS_MAX.into())?;
         in_bounds("in-flight", self.in_flight.into(), 1, 10_000)?;
         in_bounds("consumers", self.consumers.into(), 0, 10_000)?;
+        in_bounds("consumer-lag (ms)", ms(self.consumer_lag), 0, 3_600_000)?;
+        in_bounds("idle-connections", self.idle_connections.into(), 0, CONNECTIONS_MAX.into())?;
+        in_bounds("steady", self.steady_percent.unwrap_or(1).into(), 1, 1_000)?;
+        if self.steady_percent.is_some() && self.until.duration.is_none() {
+            return Err(WorkloadError::NoWindows);
+        }
         in_bounds("rate", rate, 1, rate_max)?;
         in_bounds("warm-up (ms)", ms(self.warm_up), 0, 3_600_000)?;
         check_until(self.until)?;
@@ -363,7 +389,10 @@ mod tests {
     #[test]
     fn every_number_is_held_to_its_bounds() {
         type Change = fn(&mut Workload);
-        let cases: [(Change, &str); 14] = [
+        let cases: [(Change, &str); 17] = [
+            (|w| w.consumer_lag = Duration::from_secs(3_601), "consumer-lag (ms) = 3601000"),
+            (|w| w.idle_connections = 20_001, "idle-connections = 20001"),
+            (|w| w.steady_percent = Some(0), "steady = 0"),
             (|w| w.consumers = 10_001, "consumers = 10001: must be 0 to 10000"),
             (|w| w.record_size = RecordSize::Fixed { bytes: 0 }, "record of 0 bytes: must be 1 to"),
             (|w| w.keys = 1_000_001, "keys = 1000001: must be 0 to 1000000"),
@@ -388,6 +417,11 @@ mod tests {
     #[test]
     fn what_would_not_end_or_not_fit_is_refused() {
         assert!(refusal(|w| w.until = Until::default()).unwrap().contains("no end"));
+        let steady = refusal(|w| {
+            w.steady_percent = Some(10);
+            w.until = Until { bytes: Some(9), ..Until::default() };
+        });
+        assert!(steady.unwrap().contains("needs a duration"));
         let large = refusal(|w| w.partitions_per_request = 101).unwrap();
         assert!(large.contains("101 partitions") && large.contains("104857600"), "{large}");
         let record = refusal(|w| {

@@ -11,6 +11,7 @@ mod compare;
 mod consume;
 mod failure;
 mod interrupt;
+mod mixed;
 mod options;
 mod page;
 mod produce;
@@ -26,6 +27,8 @@ pub(crate) enum BenchCommand {
     Produce(Box<options::ProduceArgs>),
     /// Read a topic with consumers beside each other, check every batch, and measure
     Consume(Box<consume::ConsumeArgs>),
+    /// Send to a topic and catch up on it at the same time, with figures of each
+    Mixed(Box<mixed::MixedArgs>),
     /// Show two saved results side by side, with their ratios
     Compare(compare::CompareArgs),
     /// Draw saved results as one HTML page
@@ -37,6 +40,7 @@ pub(crate) fn run(command: &BenchCommand) -> Outcome {
     match command {
         BenchCommand::Produce(args) => produce::run(args),
         BenchCommand::Consume(args) => consume::run(args),
+        BenchCommand::Mixed(args) => mixed::run(args),
         BenchCommand::Compare(args) => compare::run(args),
         BenchCommand::Page(args) => page::run(args),
     }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
-use load::{AuditVerdict, Durability, FindingKind, RunEnd, RunResult, Unsound};
+use load::{AuditVerdict, Durability, FindingKind, FlushVerdict, RunEnd, RunResult, Unsound};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -380,4 +380,26 @@ fn a_rate_that_is_not_kept_has_an_exit_code_of_its_own() {
     assert!(due >= 1_000_000, "{due}");
     assert_eq!((result.latency_lower_bounds, result.latency.count), (unsent, due));
     assert!(result.latency.p99_ms > 900.0, "{:?}", result.latency);
+}
+
+#[test]
+fn a_mixed_run_tells_of_both_halves_of_idle_connections_and_of_flushes() {
+    let pid = pid_of(node());
+    let args = ["bench", "mixed", "-q", "-o", "json", "--fill", "8MB", "--cold-consumers", "2"];
+    let sending = ["--request-rate", "100", "--batch-bytes", "4KiB", "--warm-up", "0"];
+    let more = ["--duration", "2s", "--consumers", "1", "--fetch-sessions"];
+    let beside = ["--idle-connections", "20", "--broker-pid", &pid];
+    let result = result(&ok(with_input(&[&args[..], &sending, &more, &beside].concat(), "")));
+    assert!(result.sound && result.measured.requests > 0, "{result:#?}");
+    let read = result.beside.unwrap();
+    assert!(read.measured.bytes >= 16_000_000 && read.audit.is_complete, "{read:#?}");
+    let idle = result.idle.unwrap();
+    assert_eq!((idle.connections, idle.lost), (20, 0));
+    assert!(idle.broker_bytes_per_connection.is_some());
+    let flush = result.flush.unwrap();
+    // Five in flight on one connection. Where the test's directory lies on no device that counts, nothing is known.
+    assert_eq!(flush.flushes_min, result.audit.acked_batches / 5);
+    let proven = [FlushVerdict::Passed, FlushVerdict::Unknown];
+    assert!(proven.contains(&flush.verdict), "{flush:?}");
+    assert!(!topics().contains(&result.topic));
 }

@@ -26,7 +26,7 @@ use record::PartitionIndex;
 use wire::fetch::FetchResponse;
 use wire::{ApiKey, ErrorCode};
 
-use super::fetching::{self, EMPTY_MAX, FETCH_VERSION_MAX, FetchLimits};
+use super::fetching::{EMPTY_MAX, FETCH_VERSION_MAX, FetchLimits, Session};
 use super::run_core::{HEAD_START, Plan, RunCore, Spans};
 use super::{
     Observer, Outcome, ProduceOptions, Silent, Target, TopicChoice, addresses, is_of_leadership,
@@ -88,7 +88,7 @@ pub async fn consume<P: Platform>(
 }
 
 /// Makes a topic and fills it; gives its name.
-async fn fill<P: Platform>(
+pub(super) async fn fill<P: Platform>(
     platform: &P,
     options: &ConsumeOptions,
     observer: &mut dyn Observer,
@@ -104,6 +104,8 @@ async fn fill<P: Platform>(
         topic,
         timeout: options.timeout,
         broker_pid: None,
+        broker_dir: None,
+        require_flushes: false,
     };
     observer.filling(&options.fill.until);
     let filled = produce(platform, &produce_options, &mut Silent, stop).await?;
@@ -195,6 +197,7 @@ async fn offsets<P: Platform>(
 struct Reader<P: Platform> {
     run: Rc<Shared<P>>,
     connection: Connection<P>,
+    session: Session,
     /// Of Fetch.
     version: i16,
     /// Ascending by partition.
@@ -233,7 +236,8 @@ async fn open_readers<P: Platform>(
             let connection = Connection::open(platform, address, shared.timeout).await?;
             let version = connection.version(ApiKey::Fetch, FETCH_VERSION_MAX)?;
             let run = Rc::clone(shared);
-            readers.push(Reader { run, connection, version, streams, empty_answers: 0 });
+            let session = Session::new(shared.load.fetches);
+            readers.push(Reader { run, connection, session, version, streams, empty_answers: 0 });
         }
     }
     Ok(readers)
@@ -295,8 +299,11 @@ impl<P: Platform> Reader<P> {
             let timed_out = LoadError::TimedOut { address, api: ApiKey::Fetch, within };
             let answer = answer.unwrap_or(Err(timed_out))?;
             let times = Times { due: sent, free: sent, sent };
-            for partition in self.take(&answer.read()?, times, now)? {
-                self.skip(partition).await?;
+            let response: FetchResponse<'_> = answer.read()?;
+            if !self.session.has_lapsed(&response) {
+                for partition in self.take(&response, times, now)? {
+                    self.skip(partition).await?;
+                }
             }
             under_way = self.ask().await?;
             last = Some(answer);
@@ -327,7 +334,7 @@ impl<P: Platform> Reader<P> {
         let load = &self.run.load;
         let limits = FetchLimits { bytes: load.fetch_bytes, partition_bytes: load.partition_bytes };
         let next = self.streams.iter().map(|stream| (stream.partition(), stream.next_offset()));
-        let request = fetching::request(&self.run.topic, next, limits);
+        let request = self.session.request(&self.run.topic, next, limits);
         Ok(Some((self.connection.ask(self.version, &request).await?, sent)))
     }
 
@@ -454,6 +461,7 @@ fn conclude<P: Platform>(
         latency_lower_bounds: recorder.lower_bounds(),
         send_delay: recorder.send_delay(),
         delivery: None,
+        read_beside: None,
         delivery_lower_bounds: 0,
         delivery_uncounted: 0,
         errors: recorder.errors(),
@@ -464,6 +472,11 @@ fn conclude<P: Platform>(
         drain: shared.core.drained.get(),
         broker: spans.broker_use(&measured),
         client: spans.client_use(&measured),
+        kernel_worker_cpu_seconds: spans.kernel_use(),
+        flush: None,
+        idle: None,
+        trend: None,
+        beside: None,
         audit,
     }
 }

@@ -80,6 +80,8 @@ struct Lane<P: Platform> {
     has_ended: Cell<bool>,
     /// When the last wait for room in flight was over: what was due before could not leave before.
     room_since: Cell<Duration>,
+    /// Requests that were acknowledged whole.
+    acked: Cell<u64>,
     /// The base offset last acknowledged, by the partition's place in the run.
     last_offsets: RefCell<BTreeMap<usize, i64>>,
     /// Which partitions of a request its answer has named so far; kept for the next answer.
@@ -105,6 +107,7 @@ pub(super) fn spawn<P: Platform>(
             answered: Event::new(),
             has_ended: Cell::new(false),
             room_since: Cell::default(),
+            acked: Cell::default(),
             last_offsets: RefCell::default(),
             is_named: RefCell::default(),
         });
@@ -253,6 +256,9 @@ impl<P: Platform> Lane<P> {
             }
         }
         self.has_ended.set(true);
+        // Each of these left after the one before it was answered: see `flushes`.
+        let apart = self.acked.get() / (self.run.in_flight as u64).max(1);
+        self.run.acked_apart.borrow_mut().entry(frames.address().clone()).or_default().push(apart);
         let lost = self.under_way.take();
         let now = self.run.core.platform.monotonic();
         let mut recorder = self.run.core.recorder.borrow_mut();
@@ -340,6 +346,7 @@ impl<P: Platform> Lane<P> {
             return Err(LoadError::NotMentioned { place, api: ApiKey::Produce });
         }
         sums.requests = u64::from(sums.errors == 0);
+        self.acked.set(self.acked.get() + sums.requests);
         Ok(sums)
     }
 
@@ -359,7 +366,8 @@ impl<P: Platform> Lane<P> {
         self.run.refused_in_a_row.set(0);
         self.run.ledger.borrow_mut().take(place, answer.base_offset, template);
         if let Some(tail) = &self.run.tail {
-            tail.acked(place, answer.base_offset.0, sent.times.due, &self.run.core.recorder);
+            let times = (sent.times.due, self.run.core.platform.monotonic());
+            tail.acked(place, answer.base_offset.0, times, &self.run.core.recorder);
         }
         let offset = answer.base_offset.0;
         let before = self.last_offsets.borrow_mut().insert(place, offset);

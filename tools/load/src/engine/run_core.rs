@@ -18,7 +18,7 @@ use record::Timestamp;
 
 use super::Observer;
 use crate::error::LoadError;
-use crate::process::{Pulse, Sample};
+use crate::process::{Pulse, Sample, kernel_workers};
 use crate::recorder::Recorder;
 use crate::result::{Interval, Measured, ProcessUse, RunEnd};
 use crate::workload::Until;
@@ -27,7 +27,7 @@ use crate::workload::Until;
 pub(super) const HEAD_START: Duration = Duration::from_millis(20);
 /// So long before measuring begins the processes are looked at: reading `/proc` takes the thread that sends some time, and must
 /// not take it from the first requests that count.
-const SAMPLE_AHEAD: Duration = Duration::from_millis(5);
+const SAMPLE_AHEAD: Duration = Duration::from_millis(15);
 /// How long what is under way is waited for once the run has stopped.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(30);
 /// How often progress is told.
@@ -52,12 +52,19 @@ pub(super) struct Spans {
     is_interrupted: bool,
     broker: Option<(Sample, Option<Sample>)>,
     client: Option<(Sample, Option<Sample>)>,
+    /// CPU time of the kernel's workers, before and after.
+    kernel: Option<(Duration, Duration)>,
 }
 
 impl Spans {
     /// What the broker used.
     pub(super) fn broker_use(&self, measured: &Measured) -> Option<ProcessUse> {
         used(self.broker, measured)
+    }
+
+    /// What the kernel's workers used, of the whole machine.
+    pub(super) fn kernel_use(&self) -> Option<f64> {
+        self.kernel.map(|(before, after)| after.saturating_sub(before).as_secs_f64())
     }
 
     /// What the client did.
@@ -151,6 +158,7 @@ impl<P: Platform> RunCore<P> {
         self.pause(begin.saturating_sub(SAMPLE_AHEAD)).await;
         let sample = |pid: u32| Sample::of(pid).ok();
         let (broker, client) = (plan.broker_pid.and_then(sample), sample(std::process::id()));
+        let kernel = plan.broker_pid.map(|_| kernel_workers());
         let pulse = || plan.broker_pid.and_then(Pulse::of);
         let mut last_pulse = pulse();
         self.pause(begin).await;
@@ -195,6 +203,7 @@ impl<P: Platform> RunCore<P> {
             is_interrupted: false,
             broker: after(broker, plan.broker_pid),
             client: after(client, Some(std::process::id())),
+            kernel: kernel.map(|before| (before, kernel_workers())),
         }
     }
 

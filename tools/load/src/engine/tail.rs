@@ -15,18 +15,21 @@ use broker::Platform;
 use broker::sync::{Event, Flag, OnceReceiver, once};
 use commitlog::TaskClass;
 use futures_lite::future::or;
+use record::PartitionIndex;
 use wire::fetch::FetchResponse;
 use wire::{ApiKey, ErrorCode};
 
-use super::fetching::{self, FETCH_VERSION_MAX, FetchLimits};
+use super::fetching::{FETCH_VERSION_MAX, FetchLimits, Session};
 use super::{Shared, addresses, is_of_leadership};
 use crate::audit::{AuditReport, FindingKind};
 use crate::client::{Connection, PartitionLeader, in_time, place};
 use crate::delivery::Deliveries;
 use crate::error::LoadError;
+use crate::lag::Lag;
 use crate::recorder::{Recorder, Sums};
+use crate::result::ReadBeside;
 use crate::stream::Stream;
-use crate::workload::CONNECTIONS_MAX;
+use crate::workload::{CONNECTIONS_MAX, Workload};
 
 /// Batches that wait for their acknowledgement, or for a consumer: some hundred megabytes.
 const OPEN_MAX: usize = 1 << 20;
@@ -44,6 +47,8 @@ const LIMITS: FetchLimits = FetchLimits { bytes: 50 << 20, partition_bytes: 1 <<
 /// What the consumers of a run share.
 pub(super) struct Tail {
     deliveries: RefCell<Deliveries>,
+    /// How far they may read, where they are to stay behind; nothing is delivered in time then.
+    lag: RefCell<Option<Lag>>,
     /// A batch was acknowledged, or has come.
     changed: Rc<Event>,
     /// Raised when nothing more is to be read.
@@ -52,13 +57,36 @@ pub(super) struct Tail {
 }
 
 impl Tail {
-    /// Of so many consumers.
-    pub(super) fn new(consumers: u32) -> Self {
+    /// The consumers of a workload, which read partitions from `starts` on.
+    pub(super) fn new(workload: &Workload, starts: &[i64]) -> Self {
+        let consumers = workload.consumers;
+        let is_behind = !workload.consumer_lag.is_zero();
+        let lag = is_behind.then(|| Lag::new(starts, workload.consumer_lag));
         Self {
+            lag: RefCell::new(lag),
             deliveries: RefCell::new(Deliveries::new(consumers, OPEN_MAX)),
             changed: Event::new(),
             enough: Flag::default(),
             report: RefCell::default(),
+        }
+    }
+
+    /// Whether consumers read what is appended as it comes, so that its way to them can be told.
+    pub(super) fn is_close(&self) -> bool {
+        self.lag.borrow().is_none()
+    }
+
+    fn step(&self) -> Duration {
+        self.lag.borrow().as_ref().map_or(PAUSE, Lag::step)
+    }
+
+    /// What the consumers have read.
+    pub(super) fn read(&self) -> ReadBeside {
+        let report = self.report.borrow();
+        ReadBeside {
+            batches: report.matched_batches,
+            bytes: report.bytes,
+            skipped_offsets: report.skipped_offsets,
         }
     }
 
@@ -72,9 +100,13 @@ impl Tail {
         &self,
         place: usize,
         offset: i64,
-        due: Duration,
+        (due, now): (Duration, Duration),
         recorder: &RefCell<Recorder>,
     ) {
+        if let Some(lag) = &mut *self.lag.borrow_mut() {
+            lag.acked(place, offset, now);
+            return;
+        }
         let mut recorder = recorder.borrow_mut();
         let record = |due, arrival| recorder.delivered(due, arrival);
         self.deliveries.borrow_mut().acked(place, offset, due, record);
@@ -87,6 +119,7 @@ pub(super) struct Reader<P: Platform> {
     run: Rc<Shared<P>>,
     tail: Rc<Tail>,
     connection: Connection<P>,
+    session: Session,
     /// Of Fetch.
     version: i16,
     /// Ascending by partition.
@@ -99,9 +132,10 @@ pub(super) struct Reader<P: Platform> {
 pub(super) async fn open<P: Platform>(
     run: &Rc<Shared<P>>,
     (leaders, starts): (&[PartitionLeader], &[i64]),
-    consumers: u32,
+    workload: &Workload,
     timeout: Duration,
 ) -> Result<Vec<Reader<P>>, LoadError> {
+    let consumers = workload.consumers;
     let Some(tail) = &run.tail else { return Ok(Vec::new()) };
     let addresses = addresses(leaders);
     let count = (consumers as usize).saturating_mul(addresses.len());
@@ -127,7 +161,8 @@ pub(super) async fn open<P: Platform>(
             let connection = Connection::open(&run.core.platform, address, timeout).await?;
             let version = connection.version(ApiKey::Fetch, FETCH_VERSION_MAX)?;
             let (run, tail) = (Rc::clone(run), Rc::clone(tail));
-            readers.push(Reader { run, tail, connection, version, streams, places });
+            let session = Session::new(workload.fetches);
+            readers.push(Reader { run, tail, connection, session, version, streams, places });
         }
     }
     Ok(readers)
@@ -210,8 +245,13 @@ impl<P: Platform> Reader<P> {
         let run = Rc::clone(&self.run);
         loop {
             let asked_at = run.core.platform.monotonic();
-            let next = self.streams.iter().map(|stream| (stream.partition(), stream.next_offset()));
-            let request = fetching::request(&run.topic, next, LIMITS);
+            let next = self.next(asked_at);
+            if next.is_empty() {
+                // All that it may read yet.
+                run.core.platform.sleep(self.tail.step()).await;
+                continue;
+            }
+            let request = self.session.request(&run.topic, next.into_iter(), LIMITS);
             let exchange = async {
                 let asked = self.connection.ask(self.version, &request).await?;
                 self.connection.answer_to(asked).await
@@ -226,6 +266,9 @@ impl<P: Platform> Reader<P> {
             let now = run.core.platform.monotonic();
             let answer = answer?;
             let response: FetchResponse<'_> = answer.read()?;
+            if self.session.has_lapsed(&response) {
+                continue;
+            }
             let (count, out_of_range) = self.take(&response, now)?;
             for found in out_of_range {
                 self.skip(found).await?;
@@ -234,6 +277,18 @@ impl<P: Platform> Reader<P> {
                 run.core.platform.sleep(PAUSE).await;
             }
         }
+    }
+
+    /// What it reads next at `now`: of partitions where that is old enough, if it is to stay behind.
+    fn next(&self, now: Duration) -> Vec<(PartitionIndex, Option<i64>)> {
+        let mut lag = self.tail.lag.borrow_mut();
+        let streams = self.streams.iter().zip(&self.places);
+        let next = streams.filter_map(|(stream, place)| {
+            let next = stream.next_offset()?;
+            let is_old = lag.as_mut().is_none_or(|lag| next < lag.limit(*place, now));
+            is_old.then_some((stream.partition(), Some(next)))
+        });
+        next.collect()
     }
 
     /// Goes on where the log begins by now: retention was faster than this consumer.
@@ -286,7 +341,11 @@ impl<P: Platform> Reader<P> {
             };
             let records = data.records.inline();
             let mut sums = Sums::default();
+            let is_close = tail.is_close();
             count += stream.take_each(records, &mut report, &mut sums, |header| {
+                if !is_close {
+                    return;
+                }
                 deliveries.arrived(*place, header.base_offset.0, now, |due, arrival| {
                     recorder.delivered(due, arrival);
                 });

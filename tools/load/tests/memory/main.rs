@@ -7,4 +7,5 @@
 mod lies;
 mod middleman;
 mod runs;
+mod workloads;
 mod world;

@@ -10,9 +10,8 @@ use load::{
     RecordSize, RunEnd, Silent, TopicChoice, Unsound, Until, Workload, consume, produce,
 };
 use record::Codec;
-use sim::executor::CoreIndex;
 
-use crate::world::{CORES, World, made, options, reading, sound, steady};
+use crate::world::{World, made, options, reading, sound, steady};
 
 #[test]
 fn a_run_at_a_fixed_rate_is_measured_audited_and_leaves_nothing_behind() {
@@ -82,7 +81,7 @@ fn a_stall_of_a_second_counts_for_every_request_that_was_due_in_it() {
         let workload = Workload { in_flight: 2, ..steady(100) };
         let options = options(workload, 1);
         let running = async { world.produce(&options).await.unwrap() };
-        let stalling = stall(&world, 1_200, 1_000);
+        let stalling = world.stall(1_200, 1_000);
         let outcome = beside(running, stalling).await;
         let result = sound(outcome);
         let latency = result.latency;
@@ -102,7 +101,7 @@ fn a_rate_that_is_not_kept_is_told_with_every_request_that_did_not_leave() {
         let options = options(workload, 1);
         let running = async { world.produce(&options).await.unwrap() };
         // From the middle of the run until after its end nothing is answered.
-        let stalling = stall(&world, 1_520, 5_000);
+        let stalling = world.stall(1_520, 5_000);
         let result = beside(running, stalling).await.result;
         // 250 were due from the first on; 150 left before the stall, two more into it.
         assert!((96..=100).contains(&result.unsent), "{}", result.unsent);
@@ -129,7 +128,7 @@ fn the_latencies_of_all_intervals_and_of_what_came_after_the_end_are_those_of_th
         let running = async {
             produce(&platform, &options, &mut &told, std::future::pending()).await.unwrap()
         };
-        let result = beside(running, stall(&world, 2_000, 1_000)).await.result;
+        let result = beside(running, world.stall(2_000, 1_000)).await.result;
         assert!(result.is_sound(), "{result:#?}");
         let intervals: u64 = told.intervals.borrow().iter().map(|(_, latencies)| latencies).sum();
         assert!((45..=55).contains(&told.drained.get()), "{}", told.drained.get());
@@ -162,23 +161,11 @@ fn a_run_in_which_nothing_is_answered_has_measured_nothing() {
         let options = options(Workload { in_flight: 1, ..steady(100) }, 1);
         let running = async { world.produce(&options).await.unwrap() };
         // From within the warm-up until the run gives up what is under way.
-        let result = beside(running, stall(&world, 300, 40_000)).await.result;
+        let result = beside(running, world.stall(300, 40_000)).await.result;
         assert_eq!(result.latency.count, result.latency_lower_bounds);
         assert!(result.unsound_because.contains(&Unsound::NothingMeasured), "{result:#?}");
         assert_eq!((result.measured.requests, result.due), (0, 200));
     });
-}
-
-/// From so long after now on, every core of the node stands still for so long.
-async fn stall(world: &World, after_ms: u64, for_ms: u64) {
-    world.sleep(Duration::from_millis(after_ms)).await;
-    for core in 0..CORES {
-        world.machine.executor().on_core(CoreIndex(core)).stand_still();
-    }
-    world.sleep(Duration::from_millis(for_ms)).await;
-    for core in 0..CORES {
-        world.machine.executor().on_core(CoreIndex(core)).go_on();
-    }
 }
 
 #[test]
@@ -346,7 +333,7 @@ fn a_stall_counts_for_every_batch_that_was_due_to_a_consumer_in_it() {
     World::run(|world| async move {
         let options = options(Workload { consumers: 1, ..steady(100) }, 1);
         let running = async { world.produce(&options).await.unwrap() };
-        let stalling = stall(&world, 1_200, 1_000);
+        let stalling = world.stall(1_200, 1_000);
         let delivery = sound(beside(running, stalling).await).delivery.unwrap();
         assert!((950.0..1_100.0).contains(&delivery.max_ms), "{delivery:?}");
         assert!((700.0..900.0).contains(&delivery.p90_ms), "{delivery:?}");

@@ -21,7 +21,7 @@ use crate::middleman::{self, Lie};
 
 /// A test that takes more steps waits for something that never comes.
 const LIMITS: RunLimits = RunLimits { steps_max: 20_000_000, crash_at: None };
-pub(crate) const CORES: u16 = 2;
+const CORES: u16 = 2;
 pub(crate) const PORT: u16 = 9092;
 
 /// A machine with a node on it, and a client beside it.
@@ -88,6 +88,15 @@ impl World {
         self.machine.executor().sleep(duration).await;
     }
 
+    /// From so long after now on, every core of the node stands still for so long.
+    pub(crate) async fn stall(&self, after_ms: u64, for_ms: u64) {
+        let cores = || (0..CORES).map(|core| self.machine.executor().on_core(CoreIndex(core)));
+        self.sleep(Duration::from_millis(after_ms)).await;
+        cores().for_each(|core| core.stand_still());
+        self.sleep(Duration::from_millis(for_ms)).await;
+        cores().for_each(|core| core.go_on());
+    }
+
     /// A run that nobody stops.
     pub(crate) async fn produce(&self, options: &ProduceOptions) -> Result<Outcome, LoadError> {
         produce(&self.client(), options, &mut Silent, std::future::pending()).await
@@ -107,6 +116,8 @@ pub(crate) fn options(workload: Workload, partitions: i32) -> ProduceOptions {
         topic: made(partitions),
         timeout: Duration::from_secs(10),
         broker_pid: None,
+        broker_dir: None,
+        require_flushes: false,
     }
 }
 

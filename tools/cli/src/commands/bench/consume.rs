@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use load::{Check, ConsumeOptions, ReadFrom, ReadLoad, TopicChoice, Until, Workload};
 
-use super::options::{Cpus, ToldArgs, addresses, parse_cpus};
+use super::options::{Cpus, ToldArgs, addresses, fetches, parse_cpus};
 use super::session::{self, Session};
 use super::units::{parse_bytes, parse_bytes_u32, parse_duration};
 use crate::exit::{Exit, Failure, Outcome};
@@ -52,6 +52,9 @@ pub(crate) struct ConsumeArgs {
     /// Of them, for one partition
     #[arg(long, value_name = "BYTES", default_value = "1MiB", value_parser = parse_bytes_u32)]
     partition_bytes: u32,
+    /// Fetch in sessions (KIP-227), as Kafka's consumers do, and name only what has changed
+    #[arg(long)]
+    fetch_sessions: bool,
     /// What is looked at of each batch
     #[arg(long, value_enum, default_value = "crc")]
     check: CheckArg,
@@ -94,6 +97,7 @@ impl ConsumeArgs {
             consumers: self.consumers,
             fetch_bytes: self.fetch_bytes,
             partition_bytes: self.partition_bytes,
+            fetches: fetches(self.fetch_sessions),
             check: match self.check {
                 CheckArg::Crc => Check::Crc,
                 CheckArg::Offsets => Check::Offsets,
@@ -173,12 +177,13 @@ mod tests {
 
     #[test]
     fn every_option_reaches_the_load() {
-        let line = "--consumers 4 --fetch-bytes 8MiB --partition-bytes 64KiB --check offsets --warm-up 1s --duration 5s";
+        let line = "--consumers 4 --fetch-bytes 8MiB --partition-bytes 64KiB --fetch-sessions --check offsets --warm-up 1s --duration 5s";
         let expected = ReadLoad {
             from: ReadFrom::Beginning,
             consumers: 4,
             fetch_bytes: 8 << 20,
             partition_bytes: 65_536,
+            fetches: load::FetchMode::Session,
             check: Check::Offsets,
             warm_up: Duration::from_secs(1),
             until: Until { duration: Some(Duration::from_secs(5)), ..Until::default() },

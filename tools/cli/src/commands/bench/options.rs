@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use load::{Acks, Pace, Payload, ProduceOptions, RecordSize, TopicChoice, Until, Workload};
+use load::{
+    Acks, FetchMode, Pace, Payload, ProduceOptions, RecordSize, TopicChoice, Until, Workload,
+};
 use record::Codec;
 
 use super::units::{parse_bytes, parse_bytes_u32, parse_duration};
@@ -23,6 +25,7 @@ Examples:
   corelog bench produce --rate 10MB --batch-records 10 --consumers 1
   corelog bench produce --partitions 16 --partitions-per-request 16 --batch-bytes 64KiB
   corelog bench produce --record-size 100 --batch-records 1 --connections 64 --acks leader
+  corelog bench produce --rate 50MB --connections 50 --keys 1000 --consumers 1 --consumer-lag 30 --steady --duration 30m
   corelog bench produce --record-size lognormal:500:1 --keys 1000 -z zstd --bytes 2GB
 
 Latency counts from when a request was due (--rate, --request-rate) or from when it was sent. What
@@ -47,6 +50,12 @@ pub(crate) struct ProduceArgs {
     /// Read back so many bytes at most; everything where it is not said
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
     audit_bytes: Option<u64>,
+    /// A directory of the broker's log: flushes of the device under it are counted [default: by the files that --broker-pid has open]
+    #[arg(long, value_name = "DIR")]
+    broker_dir: Option<PathBuf>,
+    /// Fail unless that device was flushed as often as durable acknowledgements need, whatever the topic's options promise
+    #[arg(long)]
+    require_flushes: bool,
     #[command(flatten)]
     told: ToldArgs,
     /// Keep this client to these CPUs, as 1 or 2-3 or 1,3
@@ -110,6 +119,19 @@ struct PaceArgs {
     /// told
     #[arg(long, value_name = "N", default_value_t = 0)]
     consumers: u32,
+    /// These consumers stay so long behind what is acknowledged
+    #[arg(long, value_name = "TIME", default_value = "0", value_parser = parse_duration, requires = "consumers")]
+    consumer_lag: Duration,
+    /// Consumers fetch in sessions (KIP-227), as Kafka's do, and name only what has changed
+    #[arg(long)]
+    fetch_sessions: bool,
+    /// Connections that are open beside the run, and do nothing: the broker's memory for each is told with --broker-pid
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    idle_connections: u32,
+    /// Compare the first and last five minutes (or tenths) of the run: throughput, p99.9 and the broker's memory may become so many
+    /// percent worse
+    #[arg(long, value_name = "PERCENT", num_args = 0..=1, default_missing_value = "10", requires = "duration")]
+    steady: Option<u32>,
     /// Send so many bytes of batches a second, whatever the broker does [default: as fast as possible]
     #[arg(long, value_name = "BYTES", value_parser = parse_bytes, conflicts_with = "request_rate")]
     rate: Option<u64>,
@@ -206,6 +228,11 @@ pub(super) fn parse_cpus(text: &str) -> Result<Cpus, String> {
     Ok(Cpus(cpus))
 }
 
+/// What a fetch request names.
+pub(super) fn fetches(in_sessions: bool) -> FetchMode {
+    if in_sessions { FetchMode::Session } else { FetchMode::Whole }
+}
+
 /// Addresses as `load` has them.
 pub(super) fn addresses(found: Vec<Address>) -> Vec<load::Address> {
     let address = |address: Address| load::Address { host: address.host, port: address.port };
@@ -216,6 +243,11 @@ impl ProduceArgs {
     /// What is told beside the result.
     pub(super) fn told(&self) -> &ToldArgs {
         &self.told
+    }
+
+    /// Whether consumers fetch in sessions.
+    pub(super) fn has_fetch_sessions(&self) -> bool {
+        self.pace.fetch_sessions
     }
 
     /// The CPUs that the client keeps to.
@@ -234,6 +266,8 @@ impl ProduceArgs {
             topic: self.topic.choice(),
             timeout: client.timeout,
             broker_pid: self.told.broker_pid,
+            broker_dir: self.broker_dir.clone(),
+            require_flushes: self.require_flushes,
         })
     }
 
@@ -262,6 +296,10 @@ impl ProduceArgs {
             connections: self.pace.connections,
             in_flight: self.pace.in_flight,
             consumers: self.pace.consumers,
+            fetches: fetches(self.pace.fetch_sessions),
+            consumer_lag: self.pace.consumer_lag,
+            idle_connections: self.pace.idle_connections,
+            steady_percent: self.pace.steady,
             pace: self.pace.pace(),
             warm_up: self.pace.warm_up,
             until: self.pace.until(),
@@ -341,7 +379,8 @@ mod tests {
     fn every_option_reaches_the_workload() {
         let line = "--record-size uniform:10-20 --keys 5 -z lz4 --batch-bytes 64KiB --batch-records 7 --templates 9 \
                     --partitions-per-request 4 --acks leader --seed 11 --connections 3 --in-flight 2 --consumers 6 --rate 10MB \
-                    --warm-up 500ms --records 1000 --audit-bytes 1GB";
+                    --warm-up 500ms --records 1000 --audit-bytes 1GB --consumer-lag 30s --fetch-sessions --idle-connections 8 \
+                    --steady 5 --duration 60";
         let expected = Workload {
             record_size: RecordSize::Uniform { bytes_min: 10, bytes_max: 20 },
             keys: 5,
@@ -355,9 +394,17 @@ mod tests {
             connections: 3,
             in_flight: 2,
             consumers: 6,
+            fetches: FetchMode::Session,
+            consumer_lag: Duration::from_secs(30),
+            idle_connections: 8,
+            steady_percent: Some(5),
             pace: Pace::Bytes { per_second: 10_000_000 },
             warm_up: Duration::from_millis(500),
-            until: Until { records: Some(1_000), ..Until::default() },
+            until: Until {
+                duration: Some(Duration::from_secs(60)),
+                records: Some(1_000),
+                ..Until::default()
+            },
             seed: 11,
             audit_bytes_max: Some(1_000_000_000),
         };
@@ -373,6 +420,8 @@ mod tests {
         for line in [
             "--rate 1MB --request-rate 5",
             "--topic t --partitions 3",
+            "--steady",
+            "--consumer-lag 5",
             "--topic t --keep-topic",
             "--record-size normal:1",
             "--acks none",

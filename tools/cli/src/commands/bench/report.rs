@@ -5,8 +5,8 @@
 use std::io::{self, Write};
 
 use load::{
-    Acks, AuditReport, AuditVerdict, Check, Interval, Job, LatencySummary, Measured, ProcessUse,
-    ReadFrom, RunEnd, RunResult,
+    Acks, AuditReport, AuditVerdict, Check, FlushReport, FlushVerdict, Interval, Job,
+    LatencySummary, Measured, ProcessUse, ReadFrom, RunEnd, RunResult, Trend, TrendWindow,
 };
 use serde::{Serialize, Serializer};
 
@@ -67,6 +67,9 @@ impl Show for Report<'_> {
         }
         if is_produce {
             line("durability", durability_line(result))?;
+        }
+        for (name, text) in parts(result) {
+            line(name, text)?;
         }
         for (name, used) in [("broker", &result.broker), ("client", &result.client)] {
             if let Some(used) = used {
@@ -132,15 +135,87 @@ fn throughput_line(measured: &Measured) -> String {
     )
 }
 
-/// That some latencies are longer than they count for.
-pub(super) fn lower_bounds_line(count: u64, what: &str) -> String {
+/// What only some runs have.
+fn parts(result: &RunResult) -> Vec<(&'static str, String)> {
+    let mut parts = Vec::new();
+    if let Some(flush) = &result.flush {
+        parts.push(("flushes", flush_line(flush)));
+    }
+    if let Some(read) = &result.read_beside {
+        let text = format!(
+            "{} in {} batches{}",
+            show_bytes(read.bytes),
+            read.batches,
+            skipped(read.skipped_offsets)
+        );
+        parts.push(("read beside", text));
+    }
+    if let Some(idle) = &result.idle {
+        let each = idle.broker_bytes_per_connection;
+        let each = each
+            .map_or("the broker's memory is not known (--broker-pid)".to_owned(), |bytes| {
+                format!("{bytes:.0} bytes of the broker's memory each")
+            });
+        let text =
+            format!("{} connections, {each}, {} closed by the broker", idle.connections, idle.lost);
+        parts.push(("idle", text));
+    }
+    if let Some(trend) = &result.trend {
+        parts.push(("trend", trend_line(trend)));
+        parts.push(("  first", window_line(&trend.first)));
+        parts.push(("  last", window_line(&trend.last)));
+    }
+    if let Some(beside) = &result.beside {
+        parts.push(("beside", run_line(beside)));
+        parts.push(("  throughput", throughput_line(&beside.measured)));
+        let nothing = "nothing was read while measuring";
+        parts.push(("  latency (sent)", format!(" {}", latency_line(&beside.latency, nothing))));
+        parts.push(("  audit", audit_text(beside)));
+    }
+    parts
+}
+
+fn flush_line(flush: &FlushReport) -> String {
+    let device = flush.device.as_deref().unwrap_or("device not known");
+    let verdict = match flush.verdict {
+        FlushVerdict::Passed => "passed",
+        FlushVerdict::Failed => "FAILED",
+        FlushVerdict::NotDemanded => "none had to be",
+        FlushVerdict::Unknown => "NOT KNOWN",
+    };
+    let why = flush.unknown_because.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+    format!(
+        "{verdict}{why}: {device}, {} flushes (at least {} for durable acknowledgements), {} writes",
+        flush.flushes, flush.flushes_min, flush.writes
+    )
+}
+
+fn trend_line(trend: &Trend) -> String {
+    let steady = if trend.is_steady { "steady" } else { "NOT STEADY" };
+    let (seconds, percent) = (trend.window_seconds, trend.tolerance_percent);
+    format!("{steady}: the last {seconds:.0} s against the first, {percent} % worse at most")
+}
+
+fn window_line(window: &TrendWindow) -> String {
+    let memory =
+        window.broker_rss_bytes.map(|bytes| format!(", broker {} resident", show_bytes(bytes)));
+    format!(
+        "{:.1} MB/s, p50 {:.3}  p99.9 {:.3}  max {:.3} ms{}",
+        window.mb_per_second,
+        window.latency.p50_ms,
+        window.latency.p999_ms,
+        window.latency.max_ms,
+        memory.unwrap_or_default()
+    )
+}
+
+fn lower_bounds_line(count: u64, what: &str) -> String {
     format!(
         "{count} of them {what}, and count with how long they had waited by the end: their latency is longer"
     )
 }
 
-/// What an acknowledgement promised.
-pub(super) fn durability_line(result: &RunResult) -> String {
+fn durability_line(result: &RunResult) -> String {
     let acks = match &result.job {
         Job::Produce(load) if load.acks == Acks::Leader => ", acks=leader",
         Job::Produce(_) => ", acks=all",
@@ -180,6 +255,12 @@ fn process_line(used: &ProcessUse) -> String {
         used.voluntary_context_switches,
         used.involuntary_context_switches
     ));
+    if used.io_worker_cpu_seconds > 0.0 {
+        text.push_str(&format!(
+            ", {:.2} s of it in io_uring's workers",
+            used.io_worker_cpu_seconds
+        ));
+    }
     if let Some(bytes) = used.disk_written_bytes {
         text.push_str(&format!(", {} written", show_bytes(bytes)));
     }
@@ -211,12 +292,12 @@ fn audit_line(audit: &AuditReport) -> String {
     if audit.undelivered_batches > 0 {
         text.push_str(&format!(", {} not waited for at the consumers", audit.undelivered_batches));
     }
-    text.push_str(&skipped(audit));
+    text.push_str(&skipped(audit.skipped_offsets));
     text
 }
 
-fn skipped(audit: &AuditReport) -> String {
-    match audit.skipped_offsets {
+fn skipped(offsets: u64) -> String {
+    match offsets {
         0 => String::new(),
         count => format!(", {count} offsets skipped that retention took before they were read"),
     }
@@ -227,7 +308,12 @@ fn check_line(audit: &AuditReport, check: Check) -> String {
         Check::Crc => "whole and in order",
         Check::Offsets => "in order; checksums were not looked at",
     };
-    format!("{}: {} batches {how}{}", verdict(audit), audit.matched_batches, skipped(audit))
+    format!(
+        "{}: {} batches {how}{}",
+        verdict(audit),
+        audit.matched_batches,
+        skipped(audit.skipped_offsets)
+    )
 }
 
 fn verdict(audit: &AuditReport) -> String {
@@ -305,6 +391,7 @@ pub(super) mod testing {
             delivery: None,
             delivery_lower_bounds: 0,
             delivery_uncounted: 0,
+            read_beside: None,
             errors: Vec::new(),
             unanswered: 0,
             due: 0,
@@ -313,6 +400,11 @@ pub(super) mod testing {
             drain: None,
             broker: Some(ProcessUse { cpu_seconds_per_gb: Some(0.25), ..ProcessUse::default() }),
             client: None,
+            kernel_worker_cpu_seconds: None,
+            flush: None,
+            idle: None,
+            trend: None,
+            beside: None,
             audit: AuditReport {
                 verdict: AuditVerdict::Passed,
                 has_passed: true,
@@ -391,6 +483,49 @@ mod tests {
             "sent late by",
             "audit           FAILED",
             "partition 3 offset 70: missing: the log ends at 70",
+        ] {
+            assert!(text.contains(expected), "{expected}: {text}");
+        }
+    }
+
+    #[test]
+    fn what_only_some_runs_have_is_told() {
+        let mut result = testing::result();
+        result.flush = Some(FlushReport {
+            device: Some("vda".to_owned()),
+            writes: 9,
+            flushes: 3,
+            flushes_min: 50,
+            is_required: false,
+            verdict: FlushVerdict::Failed,
+            unknown_because: None,
+        });
+        result.idle = Some(load::IdleUse {
+            connections: 100,
+            lost: 2,
+            broker_bytes_per_connection: Some(2_048.4),
+            ..load::IdleUse::default()
+        });
+        let window = TrendWindow { mb_per_second: 5.0, ..TrendWindow::default() };
+        result.trend = Some(Trend {
+            window_seconds: 300.0,
+            first: window,
+            last: window,
+            tolerance_percent: 10,
+            is_steady: false,
+        });
+        let mut beside = testing::result();
+        beside.job = Job::Consume(load::ReadLoad::default());
+        result.beside = Some(Box::new(beside));
+        let text = shown(&result);
+        for expected in [
+            "NOT SOUND       the device was flushed 3 times, and 50 acknowledged requests",
+            "NOT SOUND       the last minutes were worse",
+            "flushes         FAILED: vda, 3 flushes (at least 50",
+            "idle            100 connections, 2048 bytes of the broker's memory each, 2 closed",
+            "trend           NOT STEADY: the last 300 s against the first, 10 % worse at most",
+            "  first         5.0 MB/s",
+            "beside          consume from t, from the beginning",
         ] {
             assert!(text.contains(expected), "{expected}: {text}");
         }

@@ -52,7 +52,7 @@ pub(super) fn run(
         body(&platform, &mut told, &stop).await.map_err(Failure::from)
     })?;
     let saved = save.map_or(Ok(()), |save| save.write(&ran));
-    let drawn = page.map_or(Ok(()), |page| page.write(ran.result.topic.clone(), &ran.result));
+    let drawn = page.map_or(Ok(()), |page| page.write(&[(ran.result.topic.clone(), &ran.result)]));
     let logged = told.finish();
     let shown = Output::new(session.format).offer(&report::Report(&ran.result));
     say_what_is_left(&ran);
@@ -115,19 +115,38 @@ fn judge(ran: Ran) -> Outcome {
     let Ran { result, failure, .. } = ran;
     let Some(reason) = result.reasons().into_iter().next() else { return Ok(()) };
     let fact = reason.text();
-    let (exit, next) = match &reason {
+    match &reason {
         Unsound::AuditFailed { .. } => {
             let count = result.audit.acked_batches.max(result.audit.matched_batches);
             let next = "look at the findings above; corelog log verify DIR checks the files of a stopped node";
-            return Err(
-                Failure::new(Exit::Damaged, format!("{fact} over {count} batches")).advise(next)
-            );
+            let fact = format!("{fact} over {count} batches");
+            Err(Failure::new(Exit::Damaged, fact).advise(next))
         }
         Unsound::RunFailed { .. } => {
             let own = failure.map(Failure::from);
             let own = own.unwrap_or_else(|| Failure::new(Exit::Refused, String::new()));
-            return Err(Failure { fact, ..own });
+            Err(Failure { fact, ..own })
         }
+        reason => {
+            let (exit, next) = ending(reason);
+            Err(Failure::new(exit, fact).advise(next))
+        }
+    }
+}
+
+/// The exit code of a reason, and what to do next.
+fn ending(reason: &Unsound) -> (Exit, &'static str) {
+    match reason {
+        Unsound::AuditFailed { .. } => (Exit::Damaged, "look at the findings above"),
+        Unsound::RunFailed { .. } => (Exit::Refused, "run it again"),
+        Unsound::NotFlushed { .. } => (
+            Exit::Damaged,
+            "see whether the topic's options promise durability, and whether the disk is the broker's (--broker-dir)",
+        ),
+        Unsound::FlushesUnknown { .. } => (
+            Exit::Unaudited,
+            "name a directory of the broker's log on a disk that counts its flushes (--broker-dir)",
+        ),
         Unsound::Unanswered { .. } => (
             Exit::TimedOut,
             "see whether the node is busy or stopped: figures of such a run are of no use",
@@ -146,12 +165,15 @@ fn judge(ran: Ran) -> Outcome {
         Unsound::DeliveriesUncounted { .. } => {
             (Exit::Unsound, "ask for a lower --rate, larger batches or fewer --consumers")
         }
+        Unsound::NotSteady => (
+            Exit::Unsound,
+            "run it longer, and see in the intervals and the node's metrics what has grown",
+        ),
         Unsound::NothingMeasured => (
             Exit::Unsound,
             "let it run longer, or without --warm-up, and see whether the node answers",
         ),
-    };
-    Err(Failure::new(exit, fact).advise(next))
+    }
 }
 
 #[cfg(test)]

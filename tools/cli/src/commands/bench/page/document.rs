@@ -29,8 +29,6 @@ pub(super) struct PageRun<'a> {
     pub(super) result: &'a RunResult,
     /// Of the audit, in a line.
     pub(super) audit: String,
-    /// What a reader must know beside, a line each.
-    pub(super) remarks: Vec<String>,
     /// Why its figures are not to be believed; empty where they are.
     pub(super) unsound: Vec<String>,
     /// What was asked, by name.
@@ -52,9 +50,7 @@ pub(super) struct PageFigure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Comparable {
     Yes,
-    /// The ratios are shown, and are no ratios of speed.
-    Warned(String),
-    /// They are not shown.
+    /// The ratios are no ratios of speed.
     No(String),
 }
 
@@ -102,8 +98,8 @@ fn body(runs: &[PageRun<'_>], comparable: &Comparable, markup: &mut Markup) {
     if let [only] = runs {
         tiles(only, markup);
     }
-    if let Comparable::No(why) | Comparable::Warned(why) = comparable {
-        markup.leaf("p", &[("class", "warning")], &format!("Not comparable: {why}"));
+    if let (Comparable::No(why), true) = (comparable, runs.len() > 1) {
+        markup.leaf("p", &[("class", "warning")], why);
     }
     if runs.len() > 1 {
         figures(runs, comparable, markup);
@@ -137,9 +133,6 @@ fn verdict(series: usize, run: &PageRun<'_>, count: usize, markup: &mut Markup) 
             markup.leaf("p", &[], &run.what);
         }
         markup.leaf("p", &[], &format!("Audit {}", run.audit));
-        for remark in &run.remarks {
-            markup.leaf("p", &[], remark);
-        }
         for reason in &run.unsound {
             markup.leaf("p", &[("class", "reason")], reason);
         }
@@ -172,7 +165,7 @@ fn tiles(run: &PageRun<'_>, markup: &mut Markup) {
 
 fn figures(runs: &[PageRun<'_>], comparable: &Comparable, markup: &mut Markup) {
     let Some((first, others)) = runs.split_first() else { return };
-    let has_ratios = !matches!(comparable, Comparable::No(_));
+    let has_ratios = *comparable == Comparable::Yes;
     markup.element("section", &[], |markup| {
         markup.leaf("h2", &[], "Figures");
         table(markup, |markup| {
