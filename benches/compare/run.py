@@ -44,6 +44,8 @@ PAGE = REPOSITORY / "docs" / "benchmarks.md"
 # No scenario begins later: the last one takes some minutes, and all of it is to take twenty at most.
 QUICK_MINUTES_MAX = 17.0
 FETCH_SECONDS_MAX = 1_200
+# For ten thousand connections, and what a broker has open besides.
+OPEN_FILES = 16_384
 # A throughput round and the one before it, whose topic may still be there.
 DISK_BYTES_MIN = 20_000_000_000
 DISK_BYTES_SMOKE = 4_000_000_000
@@ -159,6 +161,8 @@ def session_of(options: argparse.Namespace, results: Path, effort: Effort) -> It
 def raise_open_files() -> None:
     """Ten thousand connections and ten thousand partitions need descriptors; a broker inherits the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < OPEN_FILES:
+        say(f"at most {hard} open files, and {OPEN_FILES} are wanted: raise the limit (ulimit -Hn), or S7 may fail")
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 

@@ -291,7 +291,7 @@ fn processes_of(directory: &Path) -> usize {
 fn tune(directory: &Path) -> Command {
     let mut command = corelog();
     command.args(["tune", "--quick", "-o", "json", "--dir"]).arg(directory);
-    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }
 
@@ -303,7 +303,9 @@ fn tune_measures_nodes_writes_what_it_proposes_and_undoes_it() {
     std::fs::create_dir(&scratch).unwrap();
     let old = "# Ours.\nnode.id = 7\nshards = \"auto\" # all\n";
     std::fs::write(&config, old).unwrap();
-    let report = json(&tune(&scratch).arg("--write").arg(&config).output().unwrap());
+    let mut command = tune(&scratch);
+    command.arg("--write").arg(&config).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let report = json(&command.output().unwrap());
     let curve = report["curve"].as_array().unwrap();
     assert!(!curve.is_empty());
     for point in curve {

@@ -74,7 +74,7 @@ struct Run {
 /// Why two runs cannot be compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-enum Refusal {
+pub(super) enum Refusal {
     /// One sent and the other read.
     Kind,
     /// Their acknowledgements promise different things.
@@ -82,7 +82,8 @@ enum Refusal {
 }
 
 impl Refusal {
-    const fn text(self) -> &'static str {
+    /// In words.
+    pub(super) const fn text(self) -> &'static str {
         match self {
             Self::Kind => {
                 "one run sent and the other read: no figure of one is a figure of the other"
@@ -167,7 +168,8 @@ fn judge(comparison: &Comparison) -> Outcome {
     }
 }
 
-fn refusal(first: &RunResult, second: &RunResult) -> Option<Refusal> {
+/// Why two runs have no ratios, where they have none.
+pub(super) fn refusal(first: &RunResult, second: &RunResult) -> Option<Refusal> {
     let is_same_kind = std::mem::discriminant(&first.job) == std::mem::discriminant(&second.job);
     if !is_same_kind {
         return Some(Refusal::Kind);

@@ -4,13 +4,13 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::mem;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use load::{RunResult, Unsound};
+use load::{Job, RunResult, Unsound};
 
-use super::{compare, report};
+use super::compare::{self, Refusal};
+use super::report;
 use crate::exit::{Exit, Failure, Outcome};
 
 mod axis;
@@ -26,7 +26,7 @@ Examples:
   corelog bench page kafka.json corelog.json --out both.html
 
 The files are those that --save of a bench wrote. Of several runs each has a colour, and every
-figure its ratio to the first. The page is one file without scripts: nothing is loaded when it
+figure its ratio to the first, unless their acknowledgements promise different things. The page is one file without scripts: nothing is loaded when it
 is opened. Its time is that of each run, from when measuring began.";
 
 /// Arguments.
@@ -39,6 +39,9 @@ pub(crate) struct PageArgs {
     /// Where the page goes
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
+    /// Show ratios of runs whose acknowledgements promise different things
+    #[arg(long)]
+    across_classes: bool,
 }
 
 /// Runs it.
@@ -51,7 +54,7 @@ pub(super) fn run(args: &PageArgs) -> Outcome {
     let results = results.collect::<Outcome<Vec<RunResult>>>()?;
     let names = names(&args.files);
     let runs: Vec<(String, &RunResult)> = names.into_iter().zip(&results).collect();
-    PageFile::open(&args.out)?.write(&runs)
+    PageFile::open(&args.out)?.write_all(&runs, args.across_classes)
 }
 
 /// Where a page goes. It is opened before a run: a path that is wrong is told then, and an older page stays until there is
@@ -69,18 +72,22 @@ impl<'a> PageFile<'a> {
         Ok(Self { path, file })
     }
 
-    /// Writes the page of these runs, each with its name.
-    pub(super) fn write(mut self, runs: &[(String, &RunResult)]) -> Outcome {
-        let page = page(runs)?;
+    /// Writes the page of one run.
+    pub(super) fn write(self, name: String, result: &RunResult) -> Outcome {
+        self.write_all(&[(name, result)], false)
+    }
+
+    fn write_all(mut self, runs: &[(String, &RunResult)], is_across: bool) -> Outcome {
+        let page = page(runs, is_across)?;
         let written = self.file.set_len(0).and_then(|()| self.file.write_all(page.as_bytes()));
         written.map_err(|error| Failure::io(self.path.display(), &error))
     }
 }
 
-fn page(runs: &[(String, &RunResult)]) -> Outcome<String> {
+fn page(runs: &[(String, &RunResult)], is_across: bool) -> Outcome<String> {
     let described = runs.iter().map(|(name, result)| describe(name.clone(), result));
     let described = described.collect::<Outcome<Vec<PageRun<'_>>>>()?;
-    let comparable = comparable(runs);
+    let comparable = comparable(runs, is_across);
     Ok(document::document(&described, &comparable))
 }
 
@@ -91,38 +98,55 @@ fn describe(name: String, result: &RunResult) -> Outcome<PageRun<'_>> {
         is_higher_better: better == compare::Better::Higher,
         value,
     });
-    let settings = compare::flat(result)?.into_iter().map(|(name, value)| {
+    let asked = compare::flat(result)?.into_iter().map(|(name, value)| {
         // The text itself, not JSON's quotes around it.
         let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
         (name, text)
     });
+    let told = result.topic_configs.iter();
+    let settings = asked.chain(told.map(|(key, value)| (format!("topic {key}"), value.clone())));
     Ok(PageRun {
         name,
         what: report::run_line(result),
         result,
         audit: report::audit_text(result),
+        remarks: remarks(result),
         unsound: unsound(result),
         settings: settings.collect(),
         figures: figures.collect(),
     })
 }
 
-fn comparable(runs: &[(String, &RunResult)]) -> Comparable {
+/// Whether the figures of all runs may be held against those of the first.
+fn comparable(runs: &[(String, &RunResult)], is_across: bool) -> Comparable {
     let Some(((_, first), others)) = runs.split_first() else { return Comparable::Yes };
-    let refusal = others.iter().find_map(|(_, other)| refusal(first, other));
-    refusal.map_or(Comparable::Yes, Comparable::No)
+    let mut refusals = others.iter().filter_map(|(_, other)| compare::refusal(first, other));
+    let gravest = refusals.clone().find(|refusal| *refusal == Refusal::Kind);
+    match gravest.or_else(|| refusals.next()) {
+        None => Comparable::Yes,
+        Some(Refusal::Durability) if is_across => {
+            Comparable::Warned(Refusal::Durability.text().to_owned())
+        }
+        Some(refusal) => Comparable::No(refusal.text().to_owned()),
+    }
+}
+
+/// What a reader must know of a run beside its figures.
+fn remarks(result: &RunResult) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if matches!(result.job, Job::Produce(_)) {
+        remarks.push(format!("Durability {}", report::durability_line(result)));
+    }
+    if result.latency_lower_bounds > 0 {
+        let line = report::lower_bounds_line(result.latency_lower_bounds, "had no answer");
+        remarks.push(format!("Latencies: {line}"));
+    }
+    remarks
 }
 
 /// Why the figures of a run are not to be believed; empty where they are.
 fn unsound(result: &RunResult) -> Vec<String> {
     result.reasons().iter().map(Unsound::text).collect()
-}
-
-/// Why two runs cannot be compared.
-fn refusal(first: &RunResult, other: &RunResult) -> Option<String> {
-    let is_same_kind = mem::discriminant(&first.job) == mem::discriminant(&other.job);
-    let text = "One run sent and another read: no figure of one is a figure of the other.";
-    (!is_same_kind).then(|| text.to_owned())
 }
 
 /// Files by their names; by their whole paths where two have the same.
@@ -141,7 +165,7 @@ fn names(files: &[PathBuf]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use load::{Job, ReadLoad};
+    use load::{Durability, ReadLoad};
 
     use super::*;
     use crate::commands::bench::report::testing;
@@ -161,7 +185,7 @@ mod tests {
         let (first, mut second) = (testing::result(), testing::result());
         second.errors = testing::errors();
         let named = |text: &str, result| (text.to_owned(), result);
-        let text = page(&[named("first", &first), named("second", &second)]).unwrap();
+        let text = page(&[named("first", &first), named("second", &second)], false).unwrap();
         for expected in [
             "<th scope=\"row\">throughput</th>",
             "<th scope=\"row\">pace.loop</th>",
@@ -173,8 +197,23 @@ mod tests {
         }
         let mut reading = testing::result();
         reading.job = Job::Consume(ReadLoad::default());
-        let text = page(&[named("first", &first), named("second", &reading)]).unwrap();
-        assert!(text.contains("One run sent and another read") && !text.contains(" ×</td>"));
+        let text = page(&[named("first", &first), named("second", &reading)], true).unwrap();
+        assert!(text.contains("one run sent and the other read") && !text.contains(" ×</td>"));
+    }
+
+    #[test]
+    fn runs_of_different_durability_have_ratios_only_where_that_is_asked() {
+        let (first, mut second) = (testing::result(), testing::result());
+        second.durability = Durability::D0;
+        second.latency_lower_bounds = 3;
+        let runs = [("first".to_owned(), &first), ("second".to_owned(), &second)];
+        for is_across in [false, true] {
+            let text = page(&runs, is_across).unwrap();
+            assert!(text.contains("its speed is bought with records"), "{text}");
+            assert!(text.contains("<p>Durability D0: acknowledged before"), "{text}");
+            assert!(text.contains("3 of them had no answer"), "{text}");
+            assert_eq!(text.contains(" ×</td>"), is_across, "{text}");
+        }
     }
 
     #[test]
@@ -184,7 +223,7 @@ mod tests {
         let path = directory.join("page.html");
         std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
         let result = testing::result();
-        PageFile::open(&path).unwrap().write(&[("run".to_owned(), &result)]).unwrap();
+        PageFile::open(&path).unwrap().write("run".to_owned(), &result).unwrap();
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
         assert!(PageFile::open(&directory.join("no/page.html")).is_err());

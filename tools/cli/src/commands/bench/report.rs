@@ -209,13 +209,15 @@ fn window_line(window: &TrendWindow) -> String {
     )
 }
 
-fn lower_bounds_line(count: u64, what: &str) -> String {
+/// That some latencies are longer than they count for.
+pub(super) fn lower_bounds_line(count: u64, what: &str) -> String {
     format!(
         "{count} of them {what}, and count with how long they had waited by the end: their latency is longer"
     )
 }
 
-fn durability_line(result: &RunResult) -> String {
+/// What an acknowledgement promised.
+pub(super) fn durability_line(result: &RunResult) -> String {
     let acks = match &result.job {
         Job::Produce(load) if load.acks == Acks::Leader => ", acks=leader",
         Job::Produce(_) => ", acks=all",

@@ -52,7 +52,7 @@ pub(super) fn run(
         body(&platform, &mut told, &stop).await.map_err(Failure::from)
     })?;
     let saved = save.map_or(Ok(()), |save| save.write(&ran));
-    let drawn = page.map_or(Ok(()), |page| page.write(&[(ran.result.topic.clone(), &ran.result)]));
+    let drawn = page.map_or(Ok(()), |page| page.write(ran.result.topic.clone(), &ran.result));
     let logged = told.finish();
     let shown = Output::new(session.format).offer(&report::Report(&ran.result));
     say_what_is_left(&ran);

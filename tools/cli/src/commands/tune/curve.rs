@@ -27,6 +27,8 @@ const RUN_BYTES_MAX: u64 = 2_000_000_000;
 const AUDIT_BYTES: u64 = 64 << 20;
 /// The rate of the latency load, in bytes of batches a second.
 const LATENCY_RATE: u64 = 10_000_000;
+/// Times that a load is put on a node, each twice as long as the one before, until it can be measured.
+const ATTEMPTS_MAX: u32 = 4;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How clients find a node's cores.
@@ -183,7 +185,7 @@ async fn run(
     workload: Workload,
     stop: &StopSignal,
 ) -> Outcome<RunResult> {
-    let options = ProduceOptions {
+    let mut options = ProduceOptions {
         workload,
         bootstrap: vec![child.kafka.clone()],
         topic: TopicChoice::Made {
@@ -197,25 +199,43 @@ async fn run(
         broker_dir: None,
         require_flushes: false,
     };
-    let ran = load::produce(platform, &options, &mut Silent, stop.requested()).await?;
-    if let Some(failure) = ran.failure {
-        return Err(failure.into());
-    }
-    for reason in ran.result.reasons() {
-        let fact = format!("a node that was measured: {}", reason.text());
-        let (exit, next) = match reason {
-            // It is told with the point: a disk that does not keep up is what is to be found.
-            Unsound::RateNotKept { .. } => continue,
-            Unsound::AuditFailed { .. } => {
-                let next =
-                    "run corelog bench produce against a node here, and report what it finds";
-                (Exit::Damaged, next)
+    let mut attempt = 1;
+    loop {
+        let ran = load::produce(platform, &options, &mut Silent, stop.requested()).await?;
+        if let Some(failure) = ran.failure {
+            return Err(failure.into());
+        }
+        match doubt(&ran.result) {
+            None => return Ok(ran.result),
+            // A disk that others keep busy may stand still for as long as a short run takes: a longer one says more.
+            Some(failure)
+                if failure.exit != Exit::Damaged
+                    && attempt < ATTEMPTS_MAX
+                    && !stop.is_requested() =>
+            {
+                attempt += 1;
+                let until = &mut options.workload.until;
+                until.duration = until.duration.map(|duration| duration * 2);
             }
-            _ => (Exit::Refused, "see that nothing else is busy here (top), and try again"),
-        };
-        return Err(Failure::new(exit, fact).advise(next));
+            Some(failure) => return Err(failure),
+        }
     }
-    Ok(ran.result)
+}
+
+/// Why a run cannot be a point of the curve, if it cannot.
+fn doubt(result: &RunResult) -> Option<Failure> {
+    // A rate that was not kept is told with the point: a disk that does not keep up is what is to be found.
+    let is_told = |reason: &Unsound| matches!(reason, Unsound::RateNotKept { .. });
+    let reason = result.reasons().into_iter().find(|reason| !is_told(reason))?;
+    let fact = format!("a node that was measured: {}", reason.text());
+    let (exit, next) = match reason {
+        Unsound::AuditFailed { .. } => {
+            let next = "run corelog bench produce against a node here, and report what it finds";
+            (Exit::Damaged, next)
+        }
+        _ => (Exit::Refused, "see that nothing else is busy here (top), and try again"),
+    };
+    Some(Failure::new(exit, fact).advise(next))
 }
 
 /// Sub-requests that were forwarded, for each request that the node has answered.

@@ -167,10 +167,10 @@ pub(super) fn number(value: f64, places: usize) -> String {
     format!("{sign}{grouped}{rest}")
 }
 
-/// A figure with as many places as it has meaning: three digits or so.
+/// A figure with as many places as it has meaning: three digits or so, and none of a count.
 pub(super) fn figure(value: f64) -> String {
     let places = match value.abs() {
-        large if large >= 100.0 || large == 0.0 => 0,
+        large if large >= 100.0 || large.fract() == 0.0 => 0,
         middle if middle >= 10.0 => 1,
         small if small >= 1.0 => 2,
         small if small >= 0.001 => 3,
@@ -267,6 +267,7 @@ mod tests {
     fn figures_have_three_digits_or_so() {
         for (value, expected) in [
             (0.0, "0"),
+            (2.0, "2"),
             (1_234_567.8, "1,234,568"),
             (123.4, "123"),
             (12.34, "12.3"),

@@ -29,6 +29,8 @@ pub(super) struct PageRun<'a> {
     pub(super) result: &'a RunResult,
     /// Of the audit, in a line.
     pub(super) audit: String,
+    /// What a reader must know beside, a line each.
+    pub(super) remarks: Vec<String>,
     /// Why its figures are not to be believed; empty where they are.
     pub(super) unsound: Vec<String>,
     /// What was asked, by name.
@@ -50,7 +52,9 @@ pub(super) struct PageFigure {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Comparable {
     Yes,
-    /// The ratios are no ratios of speed.
+    /// The ratios are shown, and are no ratios of speed.
+    Warned(String),
+    /// They are not shown.
     No(String),
 }
 
@@ -98,8 +102,8 @@ fn body(runs: &[PageRun<'_>], comparable: &Comparable, markup: &mut Markup) {
     if let [only] = runs {
         tiles(only, markup);
     }
-    if let (Comparable::No(why), true) = (comparable, runs.len() > 1) {
-        markup.leaf("p", &[("class", "warning")], why);
+    if let Comparable::No(why) | Comparable::Warned(why) = comparable {
+        markup.leaf("p", &[("class", "warning")], &format!("Not comparable: {why}"));
     }
     if runs.len() > 1 {
         figures(runs, comparable, markup);
@@ -133,6 +137,9 @@ fn verdict(series: usize, run: &PageRun<'_>, count: usize, markup: &mut Markup) 
             markup.leaf("p", &[], &run.what);
         }
         markup.leaf("p", &[], &format!("Audit {}", run.audit));
+        for remark in &run.remarks {
+            markup.leaf("p", &[], remark);
+        }
         for reason in &run.unsound {
             markup.leaf("p", &[("class", "reason")], reason);
         }
@@ -165,7 +172,7 @@ fn tiles(run: &PageRun<'_>, markup: &mut Markup) {
 
 fn figures(runs: &[PageRun<'_>], comparable: &Comparable, markup: &mut Markup) {
     let Some((first, others)) = runs.split_first() else { return };
-    let has_ratios = *comparable == Comparable::Yes;
+    let has_ratios = !matches!(comparable, Comparable::No(_));
     markup.element("section", &[], |markup| {
         markup.leaf("h2", &[], "Figures");
         table(markup, |markup| {

@@ -39,6 +39,7 @@ fn run<'a>(name: &str, result: &'a RunResult) -> PageRun<'a> {
         what: format!("produce to {}", result.topic),
         result,
         audit: "passed".to_owned(),
+        remarks: Vec::new(),
         unsound: Vec::new(),
         settings: vec![("batch_bytes".to_owned(), "1048576".to_owned())],
         figures: vec![
@@ -162,6 +163,7 @@ fn what_a_run_says_of_itself_stays_text() {
     let mut hostile = run(HOSTILE, &result);
     hostile.settings.push((HOSTILE.to_owned(), HOSTILE.to_owned()));
     hostile.unsound.push(HOSTILE.to_owned());
+    hostile.remarks.push(HOSTILE.to_owned());
     let runs = [hostile, run("second", &result)];
     let page = document(&runs, &Comparable::No(HOSTILE.to_owned()));
     let elements = parse(&page);
