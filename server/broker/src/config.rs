@@ -87,6 +87,17 @@ pub struct Setting {
     pub place: Place,
 }
 
+/// How each data core's journal is made and used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct JournalConfig {
+    /// `journal.bytes`.
+    pub bytes: u64,
+    /// `journal.group.bytes`.
+    pub group_bytes_max: u64,
+    /// `journal.groups.min`.
+    pub groups_min: usize,
+}
+
 /// Everything that was configured, checked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
@@ -142,6 +153,8 @@ pub struct Config {
     pub io_ring_depth: usize,
     /// `io.spin.us`.
     pub io_spin: Duration,
+    /// `journal.enable` and what goes with it; `None` where it is off.
+    pub journal: Option<JournalConfig>,
     /// `scrub.bytes.per.second`, a data core; 0 for none.
     pub scrub_bytes_per_second: u64,
     /// `scrub.interval.ms`.
@@ -401,6 +414,11 @@ impl SettingReader<'_> {
             io_free_list_bytes: self.sure("io.free.list.bytes"),
             io_ring_depth: self.sure("io.ring.depth"),
             io_spin: Duration::from_micros(self.sure("io.spin.us")),
+            journal: self.flag("journal.enable").then(|| JournalConfig {
+                bytes: self.sure("journal.bytes"),
+                group_bytes_max: self.sure("journal.group.bytes"),
+                groups_min: self.sure("journal.groups.min"),
+            }),
             scrub_bytes_per_second: self.sure("scrub.bytes.per.second"),
             scrub_interval: self.millis("scrub.interval.ms"),
             write_caching_flush: self.millis("write.caching.flush.ms"),

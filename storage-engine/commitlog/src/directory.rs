@@ -16,6 +16,7 @@ use crate::checkpoint::{CHECKPOINT_DIRECTORY, CheckpointMap};
 use crate::disk::{Disk, DiskError, DiskResult, EntryKind, PathEntry};
 use crate::error::{AtPath, StoreError};
 use crate::foreign::{names_corelog, refuse_foreign};
+use crate::journal::JOURNAL_DIRECTORY;
 use crate::small_file;
 use crate::store::StartKind;
 
@@ -35,12 +36,27 @@ pub const META_FILE: &str = "meta.properties";
 pub const PARTITION_METADATA_FILE: &str = "partition.metadata";
 const CLEAN_STOP_FILE: &str = "clean-stop";
 const CLEAN_STOP_TEXT: &[u8] = b"corelog clean stop 1\n";
-/// The format that this build writes and the newest it reads.
-const FORMAT_VERSION: u32 = 1;
+/// The newest format that this build reads.
+const FORMAT_VERSION: u32 = Format::WithJournal as u32;
 /// Most bytes that it can have.
 pub const META_BYTES_MAX: usize = 4096;
 /// Nested directories are never ours: removal stops there.
 const REMOVE_DEPTH_MAX: usize = 4;
+
+/// What a build must know to open the directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// All that is acknowledged is in the segments.
+    Plain = 1,
+    /// Some of it may be in `journal/` only: a build that knows no journal would lose it, and give its offsets out again.
+    WithJournal = 2,
+}
+
+impl Format {
+    fn of_version(version: u32) -> Option<Self> {
+        [Self::Plain, Self::WithJournal].into_iter().find(|format| *format as u32 == version)
+    }
+}
 
 /// What a new directory is given.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -156,17 +172,17 @@ pub enum DirectoryError {
     Store(#[from] StoreError),
 }
 
-pub(crate) fn encode_meta(ids: &NewIds) -> Vec<u8> {
+pub(crate) fn encode_meta(ids: &NewIds, format: Format) -> Vec<u8> {
     let mut text = format!(
-        "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\ncorelog.format.version={FORMAT_VERSION}\n",
-        ids.cluster_id, ids.node_id, ids.directory_id
+        "version=1\ncluster.id={}\nnode.id={}\ndirectory.id={}\ncorelog.format.version={}\n",
+        ids.cluster_id, ids.node_id, ids.directory_id, format as u32
     );
     let crc = crc32fast::hash(text.as_bytes());
     text.push_str(&format!("corelog.crc32={crc:08x}\n"));
     text.into_bytes()
 }
 
-pub(crate) fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
+pub(crate) fn decode_meta(bytes: &[u8]) -> Result<(NewIds, Format), (usize, MetaDamage)> {
     let text = str::from_utf8(bytes).map_err(|error| (error.valid_up_to(), MetaDamage::NotText))?;
     let crc_key = "corelog.crc32";
     let crc_line = MetaDamage::Line { key: crc_key };
@@ -205,16 +221,19 @@ pub(crate) fn decode_meta(bytes: &[u8]) -> Result<NewIds, (usize, MetaDamage)> {
             .map_err(|_| (offset, MetaDamage::Line { key }))
             .map(|number| (offset, number))
     };
-    let (offset, format) = number("corelog.format.version")?;
-    let found = u32::try_from(format).unwrap_or(u32::MAX);
-    if number("version")?.1 != 1 || found != FORMAT_VERSION {
-        return Err((offset, MetaDamage::Version { found }));
+    let (offset, version) = number("corelog.format.version")?;
+    let found = u32::try_from(version).unwrap_or(u32::MAX);
+    let unknown = (offset, MetaDamage::Version { found });
+    let format = Format::of_version(found).ok_or(unknown)?;
+    if number("version")?.1 != 1 {
+        return Err(unknown);
     }
-    Ok(NewIds {
+    let ids = NewIds {
         cluster_id: id("cluster.id")?,
         node_id: NodeId(number("node.id")?.1),
         directory_id: id("directory.id")?,
-    })
+    };
+    Ok((ids, format))
 }
 
 /// Who a data directory says it belongs to; `None` where it does not say. Nothing is changed.
@@ -226,7 +245,44 @@ pub async fn read_identity<D: Disk>(disk: &D) -> Result<Option<NewIds>, Director
         let beside = disk.list("").await.at("")?;
         refuse_foreign(beside.iter().map(|entry| entry.name.as_str()), Some(&bytes))?;
     }
-    decode_meta(&bytes).map(Some).map_err(refusal)
+    decode_meta(&bytes).map(|(ids, _)| Some(ids)).map_err(refusal)
+}
+
+/// Says what a build must know to open the directory from here on; lasting on return.
+///
+/// Order   [`Format::WithJournal`] before anything is acknowledged from a journal; [`Format::Plain`] once none holds anything.
+pub async fn set_format<D: Disk>(disk: &D, format: Format) -> Result<(), DirectoryError> {
+    let bytes = small_file::read(disk, META_FILE, META_BYTES_MAX).await.at(META_FILE)?;
+    let bytes = bytes.ok_or(DirectoryError::MetaMissing)?;
+    let (ids, found) = decode_meta(&bytes).map_err(refusal)?;
+    if found != format {
+        let contents = encode_meta(&ids, format);
+        small_file::replace(disk, "", META_FILE, &contents).await.at(META_FILE)?;
+    }
+    Ok(())
+}
+
+/// The last thing that a clean stop does: where no journal holds anything, builds that know none may open the directory again, and
+/// the marker says that every core closed its store.
+pub async fn leave_in_order<D: Disk>(disk: &D) -> Result<(), StoreError> {
+    if !holds_journal(disk).await? {
+        match set_format(disk, Format::Plain).await {
+            Ok(()) => {}
+            Err(DirectoryError::Store(error)) => return Err(error),
+            // The next start refuses it and says what to do; the logs are in order all the same.
+            Err(error) => tracing::error!(%error, "the identity was damaged while the node ran"),
+        }
+    }
+    write_clean_stop(disk).await
+}
+
+/// Whether a journal is there that a start replays.
+async fn holds_journal<D: Disk>(disk: &D) -> Result<bool, StoreError> {
+    match disk.list(JOURNAL_DIRECTORY).await {
+        Ok(entries) => Ok(!entries.is_empty()),
+        Err(DiskError::NotFound) => Ok(false),
+        Err(error) => Err(error).at(JOURNAL_DIRECTORY),
+    }
 }
 
 fn refusal((offset, damage): (usize, MetaDamage)) -> DirectoryError {
@@ -257,7 +313,9 @@ pub async fn open_or_create<D: Disk>(
     };
     let start = take_clean_stop(disk).await?;
     if is_new {
-        small_file::replace(disk, "", META_FILE, &encode_meta(&ids)).await.at(META_FILE)?;
+        small_file::replace(disk, "", META_FILE, &encode_meta(&ids, Format::Plain))
+            .await
+            .at(META_FILE)?;
     }
     for name in [TOPICS_DIRECTORY, CHECKPOINT_DIRECTORY, DELETED_DIRECTORY, STRAY_DIRECTORY] {
         small_file::ensure_directory(disk, "", name).await.at(name)?;
@@ -473,13 +531,13 @@ mod tests {
 
     #[test]
     fn meta_properties_golden_bytes() {
-        assert_eq!(String::from_utf8(encode_meta(&ids())).unwrap(), GOLDEN);
-        assert_eq!(decode_meta(GOLDEN.as_bytes()), Ok(ids()));
+        assert_eq!(String::from_utf8(encode_meta(&ids(), Format::Plain)).unwrap(), GOLDEN);
+        assert_eq!(decode_meta(GOLDEN.as_bytes()), Ok((ids(), Format::Plain)));
     }
 
     #[test]
     fn every_cut_and_every_flipped_bit_of_the_identity_is_refused() {
-        let bytes = encode_meta(&ids());
+        let bytes = encode_meta(&ids(), Format::Plain);
         for length in 0..bytes.len() {
             assert!(decode_meta(&bytes[..length]).is_err(), "cut to {length}");
         }
@@ -497,10 +555,20 @@ mod tests {
     #[test]
     fn a_later_format_is_called_that_and_not_damage() {
         let body = GOLDEN.split("corelog.crc32").next().unwrap();
-        let later = body.replace("corelog.format.version=1", "corelog.format.version=2");
+        let later = body.replace("corelog.format.version=1", "corelog.format.version=3");
         let whole = format!("{later}corelog.crc32={:08x}\n", crc32fast::hash(later.as_bytes()));
         let refused = decode_meta(whole.as_bytes()).map_err(refusal).unwrap_err();
-        assert_eq!(refused, DirectoryError::Version { found: 2 });
+        assert_eq!(refused, DirectoryError::Version { found: 3 });
+    }
+
+    #[test]
+    fn a_directory_with_a_journal_says_so_to_builds_that_know_none() {
+        let bytes = encode_meta(&ids(), Format::WithJournal);
+        let expected = GOLDEN
+            .replace("corelog.format.version=1", "corelog.format.version=2")
+            .replace("2a090932", "01245af1");
+        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        assert_eq!(decode_meta(expected.as_bytes()), Ok((ids(), Format::WithJournal)));
     }
 
     #[test]

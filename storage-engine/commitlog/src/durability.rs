@@ -2,7 +2,7 @@
 //!
 //! Owns the order of transfers. A log says that it has bytes ([`Durability::request`]); the implementation takes a sealed
 //! group whenever it can use one and reports how far it came. [`SyncPerFile`] syncs each file by itself; the core journal
-//! will be a second implementation behind the same trait.
+//! (`journal/core_journal.rs`) is a second implementation behind the same trait, which leaves large groups to the first.
 //!
 //! ```text
 //! lane of one log   write g1 ──► sync g1 ──────► durable g1
@@ -22,21 +22,25 @@
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::future::Future;
+use std::ops::Range;
 use std::pin::Pin;
 use std::rc::Rc;
 
+use record::{Offset, TopicPartition};
+
 use crate::disk::{Disk, DiskFile, IO_BYTES_MAX, OpenMode};
 use crate::ends::SafeEnd;
-use crate::error::{IoStage, LogFailure};
+use crate::error::{IoStage, LogFailure, StoreError};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{OpenFiles, SegmentKey};
-use crate::group::{Group, GroupEnd};
+use crate::group::{Group, GroupEnd, GroupPart};
+use crate::journal::JournalLane;
 use crate::local::join_all;
 use crate::mutant::{Mutant, Rule};
 use crate::room_ahead::{RoomAhead, RoomOfCore, RoomOfLog};
 
 /// Transfers of one group in flight together: enough to fill the device's queue, few enough to stay fair.
-const TRANSFERS_MAX: usize = 8;
+pub(crate) const TRANSFERS_MAX: usize = 8;
 
 /// What a log tells and is told.
 pub(crate) trait GroupSource<D: Disk> {
@@ -48,8 +52,12 @@ pub(crate) trait GroupSource<D: Disk> {
     fn key(&self, end: &GroupEnd) -> SegmentKey;
     /// How long the segment of a group may become; `None` where it was rolled.
     fn segment_bytes_max(&self, end: &GroupEnd) -> Option<u64>;
-    /// Bytes that the next group would hold.
+    /// Bytes that wait to be taken, of all groups.
     fn open_bytes(&self) -> u64;
+    /// Bytes that the next group would hold.
+    fn next_bytes(&self) -> u64;
+    /// Which log it is.
+    fn log(&self) -> TopicPartition;
     /// What acknowledgements wait for.
     fn safe_end(&self) -> SafeEnd;
     /// Whether anyone waits for a sync.
@@ -60,13 +68,24 @@ pub(crate) trait GroupSource<D: Disk> {
     fn written(&self, end: GroupEnd);
     /// All up to `end` is on stable storage. Order: ends ascend, each after it was written.
     fn durable(self: Rc<Self>, end: GroupEnd);
+    /// All up to `end` is on stable storage outside its segment, and stays in memory. Order: as `durable`.
+    fn journaled(self: Rc<Self>, end: GroupEnd);
+    /// The blocks of a segment that hold `range`, from memory, which has what is journaled and not yet settled. Shape: transfers in
+    /// order, the last one padded with zeros.
+    fn copy_blocks(&self, segment: Offset, range: Range<u64>) -> Vec<GroupPart<D>>;
+    /// What was journaled up to `end` is on stable storage in its segment. Order: ends ascend.
+    fn settled(self: Rc<Self>, end: GroupEnd);
+    /// Its paths are out of use.
+    fn is_closed(&self) -> bool;
+    /// A task of the lane has ended: whatever waits is asked for again.
+    fn go_on(self: Rc<Self>);
     /// No task of the lane runs any more, for now.
     fn idle(&self);
     /// Nothing more will be written or synced.
     fn failed(&self, failure: LogFailure);
 }
 
-type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+pub(crate) type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// How a core makes groups lasting.
 pub(crate) trait Durability<D: Disk> {
@@ -78,6 +97,16 @@ pub(crate) trait Durability<D: Disk> {
 
     /// A sync of `source` has become due without bytes of its own. Never blocks.
     fn sync(&self, source: Rc<dyn GroupSource<D>>);
+
+    /// What is lasting of `source` outside its segments is to go there now, also where that failed before and may pass. Never
+    /// blocks; says what came of it by `settled` and `idle`.
+    fn settle(&self, source: Rc<dyn GroupSource<D>>);
+
+    /// The log is gone for good, and with it what was to be settled.
+    fn forget(&self, source: &dyn GroupSource<D>);
+
+    /// A stop in order: where everything is settled, nothing is left outside the segments for the next start to find.
+    fn retire(&self) -> LocalFuture<'_, Result<(), StoreError>>;
 }
 
 /// Transfers and syncs done, for metrics.
@@ -89,6 +118,18 @@ pub(crate) struct DurabilityCounters {
     pub(crate) writes: Cell<u64>,
     pub(crate) written_bytes: Cell<u64>,
     pub(crate) syncs: Cell<u64>,
+    pub(crate) journal: JournalCounters,
+}
+
+/// What the core journal did, for metrics.
+#[derive(Debug, Default)]
+pub(crate) struct JournalCounters {
+    pub(crate) sets: Cell<u64>,
+    pub(crate) groups: Cell<u64>,
+    pub(crate) written_bytes: Cell<u64>,
+    pub(crate) settles: Cell<u64>,
+    /// Memory of what is journaled and not settled.
+    pub(crate) behind_bytes: Cell<u64>,
 }
 
 pub(crate) fn count(counter: &Cell<u64>, by: u64) {
@@ -111,6 +152,7 @@ pub(crate) struct Lane<D: Disk> {
     sync_failed: Cell<bool>,
     awaiting: RefCell<VecDeque<Awaiting<D>>>,
     room: RoomOfLog,
+    pub(crate) journal: JournalLane,
 }
 
 impl<D: Disk> Default for Lane<D> {
@@ -122,6 +164,7 @@ impl<D: Disk> Default for Lane<D> {
             sync_failed: Cell::default(),
             awaiting: RefCell::default(),
             room: RoomOfLog::default(),
+            journal: JournalLane::default(),
         }
     }
 }
@@ -137,8 +180,19 @@ impl<D: Disk> Lane<D> {
         self.writing.set(false);
     }
 
-    fn has_failed(&self) -> bool {
+    /// Whether nothing more is written to its segments.
+    pub(crate) fn has_failed(&self) -> bool {
         self.write_failed.get() || self.sync_failed.get()
+    }
+
+    /// A sync of one of its segments failed.
+    pub(crate) fn fail_sync(&self) {
+        self.sync_failed.set(true);
+    }
+
+    /// Whether a group is being written to its segment, or waits there for a sync.
+    pub(crate) fn is_direct(&self) -> bool {
+        self.writing.get() || self.syncing.get() || !self.awaiting.borrow().is_empty()
     }
 
     /// Whether a sync failed: what it covered is in doubt for good.
@@ -163,7 +217,8 @@ impl<D: Disk> Lane<D> {
 
     /// Whether no task of the lane runs.
     pub(crate) fn is_idle(&self) -> bool {
-        !self.writing.get() && !self.syncing.get() && !self.is_growing()
+        let is_at_rest = !self.writing.get() && !self.syncing.get() && !self.is_growing();
+        is_at_rest && self.journal.is_idle()
     }
 
     /// Whether the file of its segment grows now: it must not be cut meanwhile.
@@ -174,15 +229,16 @@ impl<D: Disk> Lane<D> {
 
 /// A sync for each file that was written.
 pub(crate) struct SyncPerFile<D: Disk, E: Executor> {
-    shared: Rc<Shared<D, E>>,
+    shared: Rc<PerFile<D, E>>,
 }
 
-struct Shared<D: Disk, E: Executor> {
-    executor: E,
-    files: Rc<OpenFiles<D>>,
-    counters: Rc<DurabilityCounters>,
-    room: RoomOfCore,
-    mutant: Mutant,
+/// The work of [`SyncPerFile`].
+pub(crate) struct PerFile<D: Disk, E: Executor> {
+    pub(crate) executor: E,
+    pub(crate) files: Rc<OpenFiles<D>>,
+    pub(crate) counters: Rc<DurabilityCounters>,
+    pub(crate) room: RoomOfCore,
+    pub(crate) mutant: Mutant,
 }
 
 impl<D: Disk, E: Executor> SyncPerFile<D, E> {
@@ -194,7 +250,12 @@ impl<D: Disk, E: Executor> SyncPerFile<D, E> {
         mutant: Mutant,
     ) -> Self {
         let room = RoomOfCore::new(room_ahead);
-        Self { shared: Rc::new(Shared { executor, files, counters, room, mutant }) }
+        Self { shared: Rc::new(PerFile { executor, files, counters, room, mutant }) }
+    }
+
+    /// For another that sends some groups this way.
+    pub(crate) fn into_shared(self) -> Rc<PerFile<D, E>> {
+        self.shared
     }
 }
 
@@ -211,10 +272,18 @@ impl<D: Disk, E: Executor> Durability<D> for SyncPerFile<D, E> {
     fn sync(&self, source: Rc<dyn GroupSource<D>>) {
         self.shared.ensure_syncer(&source);
     }
+
+    fn settle(&self, _source: Rc<dyn GroupSource<D>>) {}
+
+    fn forget(&self, _source: &dyn GroupSource<D>) {}
+
+    fn retire(&self) -> LocalFuture<'_, Result<(), StoreError>> {
+        Box::pin(async { Ok(()) })
+    }
 }
 
-impl<D: Disk, E: Executor> Shared<D, E> {
-    fn ensure_writer(self: &Rc<Self>, source: Rc<dyn GroupSource<D>>) {
+impl<D: Disk, E: Executor> PerFile<D, E> {
+    pub(crate) fn ensure_writer(self: &Rc<Self>, source: Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
         if lane.writing.get() || lane.has_failed() || self.must_wait(source.as_ref()) {
             return;
@@ -246,6 +315,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         }
         lane.writing.set(false);
         source.idle();
+        source.go_on();
     }
 
     async fn write_group(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>, group: Group<D>) {
@@ -317,7 +387,7 @@ impl<D: Disk, E: Executor> Shared<D, E> {
         Ok(file)
     }
 
-    fn ensure_syncer(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>) {
+    pub(crate) fn ensure_syncer(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
         let has_work = !lane.awaiting.borrow().is_empty() && source.is_sync_due();
         if lane.syncing.get() || lane.sync_failed.get() || !has_work {
@@ -348,10 +418,11 @@ impl<D: Disk, E: Executor> Shared<D, E> {
                 break;
             }
             source.clone().durable(run.end);
-            self.ensure_writer(source.clone());
+            source.clone().go_on();
         }
         lane.syncing.set(false);
         source.idle();
+        source.go_on();
     }
 
     async fn sync_run(&self, directory: &str, run: &Awaiting<D>) -> Result<(), LogFailure> {

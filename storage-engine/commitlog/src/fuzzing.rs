@@ -8,6 +8,7 @@ use record::Offset;
 use crate::checkpoint;
 use crate::directory;
 use crate::index::SegmentIndex;
+use crate::journal::entry;
 use crate::producer_states;
 
 /// Any bytes as each of the small files. A checksum would keep nearly all of them out: they are also tried with the right one.
@@ -48,7 +49,31 @@ fn check_states(bytes: &[u8]) {
 }
 
 fn check_identity(bytes: &[u8]) {
-    if let Ok(ids) = directory::decode_meta(bytes) {
-        assert_eq!(directory::decode_meta(&directory::encode_meta(&ids)).ok(), Some(ids));
+    if let Ok((ids, format)) = directory::decode_meta(bytes) {
+        let again = directory::encode_meta(&ids, format);
+        assert_eq!(directory::decode_meta(&again).ok(), Some((ids, format)));
     }
+}
+
+/// Any bytes as a journal's file header and as an entry set: what is read is written as the same again. A checksum would keep nearly all
+/// sets out: they are also tried with the right one.
+pub fn decode_journal(data: &[u8]) {
+    if let Ok(header) = entry::decode_file_header(data) {
+        let again = entry::encode_file_header(&header);
+        assert_eq!(entry::decode_file_header(&again), Ok(header));
+    }
+    check_set(data);
+    check_set(&entry::with_checksum(data));
+}
+
+fn check_set(bytes: &[u8]) {
+    let Ok((header, groups)) = entry::decode_set(bytes) else { return };
+    let size = header.padded();
+    let mut again = vec![0xaa; usize::try_from(size).unwrap_or_default()];
+    let mut writer = entry::SetWriter::new(&mut again);
+    for group in &groups {
+        writer.add(group, std::iter::once(group.bytes));
+    }
+    assert_eq!(writer.finish(header.ring, header.sequence, header.oldest) as u64, size);
+    assert_eq!(entry::decode_set(&again), Ok((header, groups)));
 }

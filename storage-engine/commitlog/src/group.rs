@@ -43,6 +43,8 @@ pub(crate) struct GroupPart<D: Disk> {
 pub(crate) struct Group<D: Disk> {
     /// The first group of a segment creates its file.
     pub(crate) is_first_of_segment: bool,
+    /// Where its own bytes begin; the parts begin at the block that holds this.
+    pub(crate) start: GroupEnd,
     pub(crate) parts: Vec<GroupPart<D>>,
     pub(crate) end: GroupEnd,
 }
@@ -84,6 +86,7 @@ impl<B: AlignedBuffer> OpenPart<B> {
 #[derive(Debug)]
 pub(crate) struct OpenGroup<D: Disk> {
     is_first_of_segment: bool,
+    start: GroupEnd,
     parts: Vec<OpenPart<D::Buffer>>,
     data_bytes: u64,
     carry: Vec<u8>,
@@ -99,11 +102,32 @@ pub(crate) struct Placed<'a> {
     pub(crate) next_offset: Offset,
 }
 
+impl<D: Disk> Group<D> {
+    /// Its own bytes, in order.
+    pub(crate) fn data(&self) -> impl Iterator<Item = &[u8]> + Clone {
+        let (start, end) = (self.start.position, self.end.position);
+        self.parts.iter().map(move |part| {
+            let bytes = part.buffer.as_bytes();
+            let within = |position: u64| {
+                let offset = position.saturating_sub(part.position);
+                usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len())
+            };
+            &bytes[within(start)..within(end)]
+        })
+    }
+
+    /// Their number.
+    pub(crate) const fn data_bytes(&self) -> u64 {
+        self.end.position - self.start.position
+    }
+}
+
 impl<D: Disk> OpenGroup<D> {
     /// Starts where the log ends. `carry` is what the last, partly filled block holds.
     pub(crate) fn new(end: GroupEnd, carry: &[u8], is_first_of_segment: bool) -> Self {
         assert!(carry.len() as u64 == end.position - block_floor(end.position));
-        Self { is_first_of_segment, parts: Vec::new(), data_bytes: 0, carry: carry.to_vec(), end }
+        let (start, carry) = (end, carry.to_vec());
+        Self { is_first_of_segment, start, parts: Vec::new(), data_bytes: 0, carry, end }
     }
 
     pub(crate) const fn end(&self) -> GroupEnd {
@@ -218,6 +242,7 @@ impl<D: Disk> OpenGroup<D> {
         }
         parts.reverse();
         chunks.reverse();
-        (Group { is_first_of_segment: self.is_first_of_segment, parts, end }, chunks)
+        let (is_first_of_segment, start) = (self.is_first_of_segment, self.start);
+        (Group { is_first_of_segment, start, parts, end }, chunks)
     }
 }

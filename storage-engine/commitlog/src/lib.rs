@@ -18,6 +18,7 @@ mod foreign;
 pub mod fuzzing;
 mod group;
 mod index;
+mod journal;
 mod local;
 mod log;
 mod log_pace;
@@ -49,6 +50,7 @@ pub use error::{
 pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
 pub use foreign::refuse_foreign;
 pub use index::IndexDamage;
+pub use journal::{JournalOptions, JournalReport, recover_journals};
 pub use log::{
     Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,
     PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, Pace, ReadBatches, ReadRequest, RemovalReason,

@@ -25,6 +25,7 @@ mod trim;
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::rc::{Rc, Weak};
 
 use record::{
@@ -39,7 +40,7 @@ use crate::ends::{Ends, SafeEnd};
 use crate::error::{LogFailure, StoreError};
 use crate::executor::{Executor, abort_on_panic};
 use crate::files::{LogKey, SegmentKey};
-use crate::group::{Group, GroupEnd, OpenGroup};
+use crate::group::{Group, GroupEnd, GroupPart, OpenGroup};
 use crate::local::Event;
 use crate::mutant::Rule;
 use crate::shared::Shared;
@@ -204,6 +205,10 @@ pub(crate) struct LogState<D: Disk> {
     pub(crate) end: GroupEnd,
     pub(crate) written_at: GroupEnd,
     pub(crate) durable_at: GroupEnd,
+    /// How far the segments' own files are written: behind `written_at` by what is in the journal and in memory only.
+    pub(crate) in_file_at: GroupEnd,
+    /// And how far they are on stable storage: what a checkpoint, a sealed segment and a removed one go by.
+    pub(crate) settled_at: GroupEnd,
     /// Filled and not yet taken by the core's `Durability`, oldest first; the last one takes appends.
     pub(crate) groups: VecDeque<OpenGroup<D>>,
     pub(crate) epochs: EpochTable,
@@ -451,6 +456,8 @@ impl<D: Disk> LogState<D> {
         assert!(self.end.offset == ends.accepted());
         assert!(self.written_at.offset == ends.written());
         assert!(self.durable_at.offset == ends.durable());
+        assert!(self.settled_at.offset <= self.in_file_at.offset);
+        assert!(self.settled_at.offset <= self.durable_at.offset);
         assert!(self.active().base == self.end.segment);
         assert!(self.active().bytes == self.end.position);
         assert!(self.segments.is_sorted_by(|left, right| left.end == right.base));
@@ -515,6 +522,28 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.moved.wait_for(idle).await;
     }
 
+    /// Whether something is durable that its segment does not hold yet.
+    pub(crate) fn is_behind(&self) -> bool {
+        let state = self.state.borrow();
+        state.in_file_at.offset < state.durable_at.offset
+            || state.settled_at.offset < state.durable_at.offset
+    }
+
+    /// Waits until all that is durable is on stable storage in the segments, or this cannot be.
+    pub(crate) async fn settle(&self) {
+        let Some(inner) = self.this.upgrade() else { return };
+        if !self.is_behind() {
+            return;
+        }
+        self.shared.durability.settle(inner);
+        let wanted = self.ends.get().durable();
+        let done = || {
+            let is_over = self.state.borrow().settled_at.offset >= wanted;
+            (is_over || !self.lane.journal.is_settling()).then_some(())
+        };
+        self.moved.wait_for(done).await;
+    }
+
     /// Makes all below `offset` durable, whether or not an acknowledgement waits for that.
     pub(crate) fn ask_sync(&self, offset: Offset) {
         self.sync_asked.set(self.sync_asked.get().max(offset));
@@ -561,8 +590,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if let Some(inner) = self.this.upgrade() {
             self.shared.durability.sync(inner);
         }
-        // Nothing more is in flight that the cache would have to keep.
-        self.tail.set_written(Offset(i64::MAX));
+        // Nothing more is in flight that the cache would have to keep, unless it is all that readers have of durable records.
+        if !self.is_behind() {
+            self.tail.set_written(Offset(i64::MAX));
+        }
         self.moved.notify();
         let listener = self.listener.borrow().clone();
         if let Some(listener) = listener {
@@ -574,7 +605,14 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     pub(crate) fn checkpoint_entry(&self, sequence: u64) -> CheckpointEntry {
         let state = self.state.borrow();
         let ahead = self.shared.mutant.lacks(Rule::CheckpointAheadOfSync);
-        let reached = if ahead { state.end } else { state.durable_at };
+        // Not what is in the journal only: replaying that ends with what the segments hold.
+        let reached = if ahead {
+            state.end
+        } else if self.shared.mutant.lacks(Rule::CheckpointAheadOfSettling) {
+            state.durable_at
+        } else {
+            state.settled_at
+        };
         // The oldest segment that is not sealed: all below it have their exact length, so that recovery can begin here.
         let oldest = state.oldest_unsealed(Offset::ZERO);
         let end = if oldest.base < reached.segment { oldest.whole(reached) } else { reached };
@@ -624,6 +662,14 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.state.borrow().groups.iter().map(OpenGroup::data_bytes).sum()
     }
 
+    fn next_bytes(&self) -> u64 {
+        self.state.borrow().groups.front().map_or(0, OpenGroup::data_bytes)
+    }
+
+    fn log(&self) -> TopicPartition {
+        self.identity.topic_partition()
+    }
+
     fn safe_end(&self) -> SafeEnd {
         self.ends.get().safe_end_kind()
     }
@@ -657,7 +703,10 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         }
         abort_on_panic(|| ends.write(end.offset));
         self.ends.set(ends);
-        self.state.borrow_mut().written_at = end;
+        {
+            let mut state = self.state.borrow_mut();
+            (state.written_at, state.in_file_at) = (end, end);
+        }
         self.tail.set_written(end.offset);
         self.note_unsynced();
         self.tell_progress();
@@ -672,6 +721,7 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.ends.set(ends);
         let before = {
             let mut state = self.state.borrow_mut();
+            state.settled_at = end;
             std::mem::replace(&mut state.durable_at, end).total_bytes
         };
         self.count_pending();
@@ -679,6 +729,52 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.shared.tail_cache.shrink();
         self.seal_if_due();
         self.tell_progress();
+    }
+
+    fn journaled(self: Rc<Self>, end: GroupEnd) {
+        let mut ends = self.ends.get();
+        abort_on_panic(|| {
+            ends.write(end.offset);
+            ends.sync(end.offset);
+        });
+        self.ends.set(ends);
+        {
+            let mut state = self.state.borrow_mut();
+            (state.written_at, state.durable_at) = (end, end);
+        }
+        if self.shared.mutant.lacks(Rule::BehindNotKept) {
+            self.tail.set_written(end.offset);
+        }
+        self.count_pending();
+        self.shared.tail_cache.shrink();
+        self.tell_progress();
+    }
+
+    fn copy_blocks(&self, segment: Offset, range: Range<u64>) -> Vec<GroupPart<D>> {
+        abort_on_panic(|| self.tail.copy_blocks(&self.shared.disk, segment, range))
+    }
+
+    fn settled(self: Rc<Self>, end: GroupEnd) {
+        let before = {
+            let mut state = self.state.borrow_mut();
+            assert!(end.offset <= state.durable_at.offset);
+            state.in_file_at = end;
+            std::mem::replace(&mut state.settled_at, end).total_bytes
+        };
+        self.tail.set_written(end.offset);
+        self.shared.note_durable(end.total_bytes - before);
+        self.shared.tail_cache.shrink();
+        self.seal_if_due();
+        self.moved.notify();
+    }
+
+    fn is_closed(&self) -> bool {
+        Self::is_closed(self)
+    }
+
+    fn go_on(self: Rc<Self>) {
+        let durability = self.shared.durability.clone();
+        durability.request(self);
     }
 
     fn idle(&self) {

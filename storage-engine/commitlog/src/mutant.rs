@@ -46,11 +46,25 @@ pub enum Rule {
     ScrubSaysNothing,
     /// What is known of producers is written down before the log is durable up to there.
     StatesAheadOfSync,
+    /// What is in the journal counts as durable before the journal is synced.
+    JournalToldBeforeSync,
+    /// A file of the journal is used again though segments do not hold yet what is in it.
+    JournalReclaimedEarly,
+    /// What is in the journal and not in its segment is not kept in memory.
+    BehindNotKept,
+    /// A checkpoint names what is durable in the journal only.
+    CheckpointAheadOfSettling,
+    /// A start makes nothing lasting of what it replays before the journal goes.
+    ReplayNotSynced,
+    /// A replay writes whole blocks: zeros where newer records may follow.
+    ReplayClobbers,
+    /// A replay makes segments again that were removed.
+    ReplayResurrects,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 27] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -71,6 +85,13 @@ impl Rule {
         Self::PreparedSyncedAgain,
         Self::ScrubSaysNothing,
         Self::StatesAheadOfSync,
+        Self::JournalToldBeforeSync,
+        Self::JournalReclaimedEarly,
+        Self::BehindNotKept,
+        Self::CheckpointAheadOfSettling,
+        Self::ReplayNotSynced,
+        Self::ReplayClobbers,
+        Self::ReplayResurrects,
     ];
 }
 

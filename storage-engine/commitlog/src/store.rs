@@ -30,6 +30,7 @@ use crate::ends::Ends;
 use crate::error::{AtPath, LogFailure, OpenError, StoreError};
 use crate::executor::{Executor, TaskClass};
 use crate::files::{LogKey, OpenFiles};
+use crate::journal::{CoreJournal, JournalOptions, JournalPlace};
 use crate::local::{Event, join_all};
 use crate::log::{DamageReport, Log, LogIdentity, LogInner, LogOptions, LogState, SealBackoff};
 use crate::log_pace::LogPace;
@@ -88,6 +89,10 @@ pub struct StoreOptions {
     pub room_ahead: RoomAhead,
     /// Bytes that become durable between two writings of what is known of producers: [`STATES_BYTES`].
     pub states_bytes: u64,
+    /// How small groups are made lasting together; `None` for a sync of each file.
+    ///
+    /// Order   [`crate::recover_journals`] ran before any store of the directory opened, with or without one.
+    pub journal: Option<JournalOptions>,
     /// The rule that a test switches off.
     pub mutant: Mutant,
 }
@@ -107,6 +112,16 @@ pub struct StoreCounters {
     pub written_bytes: u64,
     /// Syncs of segment files and their directories.
     pub syncs: u64,
+    /// Entry sets written to the core journal.
+    pub journal_sets: u64,
+    /// Groups of logs in them.
+    pub journal_groups: u64,
+    /// Bytes written to the core journal.
+    pub journal_written_bytes: u64,
+    /// Times that a log's segment took what the journal held of it.
+    pub journal_settles: u64,
+    /// Memory of what is in the journal and not in its segment yet.
+    pub journal_behind_bytes: u64,
     /// Bytes that the logs took in and that no sync covers yet; those of a log that failed are not among them.
     pub unsynced_bytes: u64,
     /// Memory in the tail cache.
@@ -167,13 +182,20 @@ impl<D: Disk, E: Executor> Store<D, E> {
         }
         let files = Rc::new(OpenFiles::new(disk.clone(), options.open_files_max));
         let counters = Rc::new(DurabilityCounters::default());
-        let durability = SyncPerFile::new(
+        let per_file = SyncPerFile::new(
             executor.clone(),
             files.clone(),
             counters.clone(),
             options.room_ahead,
             options.mutant,
         );
+        let durability: Rc<dyn Durability<D>> = match options.journal {
+            None => Rc::new(per_file),
+            Some(journal) => {
+                let place = JournalPlace { shard: options.name.clone(), options: journal };
+                Rc::new(CoreJournal::new(disk.clone(), per_file, place, options.sequence_base))
+            }
+        };
         durability.recover().await.map_err(|failure| StoreError::Recover { failure })?;
         let shared = Rc::new(Shared {
             tail_cache: TailCache::new(disk.clone(), options.tail_cache_bytes),
@@ -181,7 +203,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             indexes: RefCell::new(Lru::new(INDEX_BYTES_MAX)),
             indexes_in_work: RefCell::default(),
             index_ready: Event::default(),
-            durability: Rc::new(durability),
+            durability,
             counters,
             mutant: options.mutant,
             pending_bytes: Cell::new(0),
@@ -393,6 +415,11 @@ impl<D: Disk, E: Executor> Store<D, E> {
             writes: shared.counters.writes.get(),
             written_bytes: shared.counters.written_bytes.get(),
             syncs: shared.counters.syncs.get(),
+            journal_sets: shared.counters.journal.sets.get(),
+            journal_groups: shared.counters.journal.groups.get(),
+            journal_written_bytes: shared.counters.journal.written_bytes.get(),
+            journal_settles: shared.counters.journal.settles.get(),
+            journal_behind_bytes: shared.counters.journal.behind_bytes.get(),
             unsynced_bytes: shared.pending_bytes.get(),
             tail_cache_bytes: shared.tail_cache.bytes(),
             read_cache_bytes: shared.read_cache.bytes(),
@@ -659,6 +686,8 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
                 end,
                 written_at: end,
                 durable_at: end,
+                in_file_at: end,
+                settled_at: end,
                 groups: std::collections::VecDeque::new(),
                 epochs: recovered.epochs,
                 epochs_changed: recovered.epochs_changed,

@@ -20,8 +20,9 @@ use std::rc::{Rc, Weak};
 
 use record::Offset;
 
-use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk};
-use crate::small_file::block_floor;
+use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, IO_BYTES_MAX};
+use crate::group::GroupPart;
+use crate::small_file::{block_ceiling, block_floor};
 
 /// A stretch of record bytes that keeps its memory alive; cheap to clone, never copied.
 pub struct RecordSlice<D: Disk> {
@@ -308,6 +309,53 @@ impl<D: Disk> LogTail<D> {
         (first, slices)
     }
 
+    /// The blocks of a segment that hold `range`, copied into new buffers; the last one is padded with zeros.
+    ///
+    /// Order   every byte of the range is here, and it starts where a group does: a chunk carries what its first block has before.
+    pub(crate) fn copy_blocks(
+        &self,
+        disk: &D,
+        segment: Offset,
+        range: std::ops::Range<u64>,
+    ) -> Vec<GroupPart<D>> {
+        let chunks = self.chunks.borrow();
+        let (start, end) = (block_floor(range.start), block_ceiling(range.end));
+        let mut parts: Vec<(u64, D::Buffer)> = Vec::new();
+        let mut at = start;
+        while at < end {
+            let bytes = offset_in(at, end).min(IO_BYTES_MAX);
+            let mut buffer = disk.allocate(bytes);
+            buffer.truncate(bytes);
+            parts.push((at, buffer));
+            at += bytes as u64;
+        }
+        let mut next = start;
+        for chunk in chunks.iter().filter(|chunk| chunk.segment == segment) {
+            if chunk.data_to <= next || next >= range.end {
+                continue;
+            }
+            assert!(chunk.position <= next);
+            let to = chunk.data_to.min(range.end);
+            while next < to {
+                let index = offset_in(start, next) / IO_BYTES_MAX;
+                let (position, buffer) = &mut parts[index];
+                let stop = to.min(*position + buffer.as_bytes().len() as u64);
+                let into = offset_in(*position, next)..offset_in(*position, stop);
+                buffer.as_bytes_mut()[into].copy_from_slice(chunk.bytes(next, stop));
+                next = stop;
+            }
+        }
+        assert!(next == range.end);
+        if let Some((position, buffer)) = parts.last_mut() {
+            let filled = offset_in(*position, range.end);
+            buffer.as_bytes_mut()[filled..].fill(0);
+        }
+        parts
+            .into_iter()
+            .map(|(position, buffer)| GroupPart { position, buffer: Rc::new(buffer) })
+            .collect()
+    }
+
     /// Frees the oldest charged chunk, or shrinks it to its last block if that is the end of the log.
     fn release(&self, disk: &D) -> Release {
         let mut chunks = self.chunks.borrow_mut();
@@ -403,6 +451,8 @@ enum Release {
 
 /// Elements of the order that are never looked through for dead ones: a few KiB.
 const SWEEP_MIN: usize = 256;
+/// Elements in flight that one look for memory passes by.
+const PASSED_MAX: usize = 64;
 
 /// The budget of one core and the order in which chunks came.
 pub(crate) struct TailCache<D: Disk> {
@@ -463,14 +513,20 @@ impl<D: Disk> TailCache<D> {
         }
     }
 
-    /// Frees the oldest chunks until the budget holds, or the oldest one is still in flight.
+    /// Frees the oldest chunks until the budget holds, or the oldest ones are all in flight.
     pub(crate) fn shrink(&self) {
         let mut order = self.order.borrow_mut();
+        let mut passed = 0;
         while self.charged.get() > self.bytes_max {
             let Some(oldest) = order.front() else { return };
             let release =
                 oldest.upgrade().map_or(Release::Nothing, |tail| tail.release(&self.disk));
             match release {
+                // A quiet log may have bytes in memory for long that are in the journal only: others give way meanwhile.
+                Release::InFlight if passed < order.len().min(PASSED_MAX) => {
+                    order.rotate_left(1);
+                    passed += 1;
+                }
                 Release::InFlight => return,
                 Release::Freed | Release::Nothing => drop(order.pop_front()),
             }

@@ -96,6 +96,13 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::PreparedSyncedAgain => "prepared-directory-synced-again",
         Rule::ScrubSaysNothing => "scrub-says-nothing",
         Rule::StatesAheadOfSync => "states-ahead-of-sync",
+        Rule::JournalToldBeforeSync => "journal-told-before-its-sync",
+        Rule::JournalReclaimedEarly => "journal-reclaimed-before-segments-are-settled",
+        Rule::BehindNotKept => "what-is-behind-is-not-kept-in-memory",
+        Rule::CheckpointAheadOfSettling => "checkpoint-ahead-of-settling",
+        Rule::ReplayNotSynced => "replay-not-synced",
+        Rule::ReplayClobbers => "replay-clobbers-what-follows",
+        Rule::ReplayResurrects => "replay-resurrects-segments",
     }
 }
 

@@ -89,7 +89,7 @@ const MILLIS: ConfigOption =
     ConfigOption { kind: ConfigType::Long, unit: Unit::Milliseconds, ..TEXT };
 
 /// Every option, ascending by key.
-pub static OPTIONS: [ConfigOption; 56] = [
+pub static OPTIONS: [ConfigOption; 60] = [
     ConfigOption {
         key: "admin.listen",
         default: Some("127.0.0.1:9901"),
@@ -210,6 +210,33 @@ pub static OPTIONS: [ConfigOption; 56] = [
         allowed: Allowed::Range(0, 1_000),
         default: Some("0"),
         doc: "How long a data core looks for work before it sleeps: shorter round trips for a busy CPU.",
+        ..COUNT
+    },
+    ConfigOption {
+        key: "journal.bytes",
+        allowed: Allowed::Range(8 << 20, 1 << 34),
+        default: Some("67108864"),
+        doc: "Size of each data core's journal on disk, in four files. A larger one lets logs be written behind in larger pieces.",
+        ..LONG_BYTES
+    },
+    ConfigOption {
+        key: "journal.enable",
+        default: Some("false"),
+        doc: "Whether small writes of many partitions of a core are made lasting together, by one write and one sync of the core's journal, and go to the segments later. Acknowledgements promise the same with and without.",
+        ..FLAG
+    },
+    ConfigOption {
+        key: "journal.group.bytes",
+        allowed: Allowed::Range(0, 524_288),
+        default: Some("65536"),
+        doc: "What a partition has to write goes to the journal up to this size, and straight to its segment above.",
+        ..BYTES
+    },
+    ConfigOption {
+        key: "journal.groups.min",
+        allowed: Allowed::Range(1, 1_000),
+        default: Some("2"),
+        doc: "The journal is used where so many partitions of a core have something to write at the same time.",
         ..COUNT
     },
     ConfigOption {

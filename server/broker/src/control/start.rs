@@ -213,10 +213,34 @@ async fn recover<P: Platform, M: Mesh<Message>>(
             "no checkpoint is there: every log is scanned from its beginning, and a topic's missing directory is not missed"
         );
     }
+    recover_journals(platform, options, &checkpoints).await?;
     let checkpoints = Arc::new(checkpoints);
     let control =
         open_metadata(platform, caller.clone(), options, &directory, &checkpoints).await?;
     Ok((control, Recovered { directory, checkpoints }))
+}
+
+/// Brings what the cores' journals hold into the segments, before any log opens, and says to other builds whether this start may
+/// leave some there.
+async fn recover_journals<P: Platform>(
+    platform: &P,
+    options: &ControlOptions,
+    checkpoints: &CheckpointMap,
+) -> Result<(), StartRefusal> {
+    let disk = platform.disk();
+    let begun = platform.monotonic();
+    let mutant = options.mutant.log;
+    let report = commitlog::recover_journals(&disk, platform, checkpoints, mutant).await?;
+    if report.sets > 0 {
+        let commitlog::JournalReport { sets, groups, bytes, settled_groups, gone_groups, .. } =
+            report;
+        let ms = millis(platform.monotonic().saturating_sub(begun));
+        tracing::info!(sets, groups, bytes, settled_groups, gone_groups, ms, "journals replayed");
+    }
+    let may_write = options.config.journal.is_some();
+    let format = if may_write { directory::Format::WithJournal } else { directory::Format::Plain };
+    directory::set_format(&disk, format).await?;
+    Ok(())
 }
 
 async fn open_directory<P: Platform>(
@@ -261,6 +285,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
             open_files_max: METADATA_FILES_MAX,
             room_ahead: RoomAhead::default(),
             states_bytes: STATES_BYTES,
+            journal: None,
             mutant: options.mutant.log,
         },
     )

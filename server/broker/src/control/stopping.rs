@@ -132,7 +132,7 @@ impl<P: Platform, M: Mesh<Message>> Control<P, M> {
             faults.note_refusal(error)?;
         }
         tracing::info!(ms = since(begun), "stopping: the logs are closed");
-        if is_whole && let Err(error) = directory::write_clean_stop(&platform.disk()).await {
+        if is_whole && let Err(error) = directory::leave_in_order(&platform.disk()).await {
             is_whole = false;
             faults.note_refusal(error)?;
         }

@@ -13,13 +13,15 @@ use std::time::Duration;
 
 use cluster::{Topic, TopicSettings};
 use commitlog::{
-    LogIdentity, LogOptions, OpenError, RoomAhead, STATES_BYTES, SafeEnd, Store, StoreOptions,
+    BLOCK_BYTES, JournalOptions, LogIdentity, LogOptions, OpenError, RoomAhead, STATES_BYTES,
+    SafeEnd, Store, StoreOptions,
 };
 use partition::{EndReason, Producers, ProducersOptions};
 use record::{LeaderEpoch, PartitionIndex, TopicId, TopicPartition};
 use wire::BufferPool;
 
 use crate::calls::{CoreStop, ImageChange};
+use crate::config::JournalConfig;
 use crate::drivers::admission::{BatchRules, Workspaces};
 use crate::drivers::partition::{PartitionDriver, PartitionParts};
 use crate::drivers::recovery::report_recovery;
@@ -49,6 +51,11 @@ const CHECKPOINT_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Memory of a core for large answers to requests of a few bytes: a dozen of all metadata of ten thousand partitions.
 const ANSWER_BYTES_MAX: usize = 16 << 20;
+
+/// Files of a journal: one is written, one is full and waits, one is being settled, one is free.
+const JOURNAL_FILES: u32 = 4;
+/// A log's segment takes what the journal has of it in pieces of this size: sixteen blocks are one transfer like any.
+const JOURNAL_SETTLE_BYTES: u64 = 64 << 10;
 
 /// Logs that are opened side by side.
 const OPENS_MAX: usize = 16;
@@ -97,6 +104,23 @@ struct Wanted {
     epoch: LeaderEpoch,
 }
 
+/// How the journal of a core is made in this life.
+fn journal_options<P: Platform>(platform: &P, config: JournalConfig) -> JournalOptions {
+    let mut ring = [0; 8];
+    platform.random(&mut ring);
+    let file_bytes = config.bytes / u64::from(JOURNAL_FILES);
+    JournalOptions {
+        file_bytes: file_bytes - file_bytes % BLOCK_BYTES as u64,
+        file_count: JOURNAL_FILES,
+        ring: u64::from_be_bytes(ring),
+        group_bytes_max: config.group_bytes_max,
+        company_min: config.groups_min,
+        settle_bytes: JOURNAL_SETTLE_BYTES,
+        // Memory of small groups is several times their bytes, and no more than the journal's size in any case.
+        behind_bytes_max: config.bytes,
+    }
+}
+
 impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
     /// Opens the logs of every partition that lives on this core. Errors: the core cannot serve at all.
     pub(super) async fn open(
@@ -115,6 +139,7 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
             open_files_max: state.open_files_max,
             room_ahead: RoomAhead::default(),
             states_bytes: STATES_BYTES,
+            journal: state.config.journal.map(|journal| journal_options(&platform, journal)),
             mutant: state.mutant.log,
         };
         let store = Store::open(platform.disk(), platform.clone(), options)

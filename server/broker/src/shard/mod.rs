@@ -301,6 +301,11 @@ impl<P: Platform, M: Mesh<Message>> Shard<P, M> {
         metrics.disk_writes.raise_to(store.writes);
         metrics.disk_written_bytes.raise_to(store.written_bytes);
         metrics.syncs.raise_to(store.syncs);
+        metrics.journal_behind_bytes.set(store.journal_behind_bytes);
+        metrics.journal_groups.raise_to(store.journal_groups);
+        metrics.journal_sets.raise_to(store.journal_sets);
+        metrics.journal_settles.raise_to(store.journal_settles);
+        metrics.journal_written_bytes.raise_to(store.journal_written_bytes);
         metrics.unsynced_bytes.set(store.unsynced_bytes);
         metrics.tail_cache_bytes.set(store.tail_cache_bytes as u64);
         metrics.read_cache_bytes.set(store.read_cache_bytes as u64);

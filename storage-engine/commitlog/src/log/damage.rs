@@ -110,6 +110,15 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         state.damage.push(damage);
     }
 
+    /// How much of what is readable its file holds, and the offset that follows: what is behind it in memory is right.
+    fn in_file(&self, readable: Readable) -> (u64, Offset) {
+        let in_file = self.state.borrow().in_file_at;
+        if readable.base == in_file.segment && in_file.position < readable.bytes {
+            return (in_file.position, in_file.offset);
+        }
+        (readable.bytes, readable.end)
+    }
+
     /// How far the bytes that are bad at `position`, where offset `expected` should start, reach.
     pub(crate) async fn find_damage(
         &self,
@@ -119,8 +128,9 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     ) -> DiskResult<Damage> {
         let key = self.segment_key(readable.base);
         let file = self.shared.files.get(&self.directory, key, OpenMode::Read).await?;
-        let stream = SegmentStream::<D>::new(file, readable.bytes);
-        let mut walk = SegmentWalk::new(stream, position, expected, Some(readable.end));
+        let (bytes, end) = self.in_file(readable);
+        let stream = SegmentStream::<D>::new(file, bytes);
+        let mut walk = SegmentWalk::new(stream, position, expected, Some(end));
         let found = walk.next_damage(&self.shared.executor).await?;
         Ok(Damage::of(readable.base, found))
     }

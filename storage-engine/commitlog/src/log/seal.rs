@@ -95,7 +95,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let state = self.state.borrow();
         let active = state.active().base;
         let due = state.segments.iter().find(|segment| !segment.is_sealed)?;
-        (due.base != active && due.end <= state.durable_at.offset).then_some(due.base)
+        (due.base != active && due.end <= state.settled_at.offset).then_some(due.base)
     }
 
     async fn seal_all(&self) {

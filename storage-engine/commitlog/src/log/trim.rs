@@ -85,10 +85,10 @@ impl<D: Disk, E: Executor> Log<D, E> {
 impl<D: Disk> LogState<D> {
     /// How many segments lie wholly below `log_start` and take no appends.
     fn count_below(&self, log_start: Offset) -> usize {
-        let durable = self.durable_at.offset;
+        let settled = self.settled_at.offset;
         let active = self.active().base;
         let is_below = |segment: &&Segment| {
-            segment.base != active && segment.end <= log_start && segment.end <= durable
+            segment.base != active && segment.end <= log_start && segment.end <= settled
         };
         self.segments.iter().take_while(is_below).count()
     }
@@ -105,8 +105,8 @@ impl<D: Disk> LogState<D> {
     /// they are gone lets recovery begin at it or behind it: one further on is of no use to it.
     fn has_snapshot_for(&self, first: Offset) -> bool {
         let oldest = self.oldest_unsealed(first);
-        let durable = self.durable_at;
-        let end = if oldest.base < durable.segment { oldest.end } else { durable.offset };
+        let settled = self.settled_at;
+        let end = if oldest.base < settled.segment { oldest.end } else { settled.offset };
         self.snapshot_at.is_some_and(|newest| (first..=end).contains(&newest))
     }
 }
@@ -134,8 +134,8 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         let base = {
             let mut state = self.state.borrow_mut();
             let Some(first) = state.segment(first) else { return Ok(Kept::NotYet) };
-            // One byte of it that is durable proves its name; one that was made for its name has none.
-            if first.is_named || first.base < state.durable_at.offset {
+            // One byte of it that is synced in it proves its name; one that was made for its name has none.
+            if first.is_named || first.base < state.settled_at.offset {
                 return Ok(Kept::Yes);
             }
             let is_active = first.base == state.active().base;
@@ -317,7 +317,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
     pub(crate) fn roll_if_settled(self: &Rc<Self>, end: Option<Offset>, now: Timestamp) -> bool {
         {
             let state = self.state.borrow();
-            let is_settled = state.durable_at.offset == state.end.offset;
+            let is_settled = state.settled_at.offset == state.end.offset;
             let is_same = end.is_none_or(|end| end == state.end.offset);
             let may_roll = is_same && self.failure.get().is_none() && !self.is_closing.get();
             if state.active().bytes == 0 || !is_settled || !may_roll {
@@ -330,6 +330,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             let mut state = self.state.borrow_mut();
             let end = state.end;
             (state.written_at, state.durable_at) = (end, end);
+            (state.in_file_at, state.settled_at) = (end, end);
         }
         self.seal_if_due();
         true

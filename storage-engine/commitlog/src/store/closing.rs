@@ -72,6 +72,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
             log.close().await;
             *log.listener.borrow_mut() = None;
         }
+        self.0.shared.durability.retire().await?;
         unsettled.or_else(|| self.0.owed_by_released()).map_or(Ok(()), Err)
     }
 
@@ -84,6 +85,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
 
 async fn close_one<D: Disk, E: Executor>(log: &Rc<LogInner<D, E>>) -> Option<UnclosedLog> {
     log.drain().await;
+    // Whatever becomes of it: what is not in the segments then stays in the journal, for the next start.
+    log.settle().await;
     if let Some(unsettled) = log.unsettled() {
         return Some(owing(&unsettled));
     }

@@ -21,6 +21,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         let log_id = inner.identity.topic_partition();
         self.0.shared.forget_log(inner.key);
         self.move_to_deleted(&inner.directory, log_id).await?;
+        self.0.shared.durability.forget(inner.as_ref());
         self.0.logs.borrow_mut().remove(&log_id);
         self.forget(&log_id);
         self.0.shared.changed.set(true);

@@ -7,7 +7,7 @@
 
 use std::rc::Rc;
 
-use record::TopicPartition;
+use record::{Timestamp, TopicPartition};
 
 use super::{Store, StoreInner};
 use crate::disk::Disk;
@@ -28,6 +28,18 @@ impl<D: Disk, E: Executor> Store<D, E> {
         inner.moved.wait_for(idle).await;
         let failure = inner.failure.get();
         if !failure.is_some_and(|failure| failure.is_passing()) {
+            return Err(ReleaseError::NotPassing { failure });
+        }
+        inner.settle().await;
+        let failure = inner.failure.get();
+        if inner.is_behind() || !failure.is_some_and(|failure| failure.is_passing()) {
+            // Recovery would not find what is in the journal only, and give its offsets out again.
+            return Err(ReleaseError::NotPassing { failure });
+        }
+        // Whatever recovery makes of the log's end, a later replay must not put older bytes there: what a checkpoint covers it
+        // leaves alone.
+        let now = self.0.checkpointed_at.get().unwrap_or(Timestamp::NONE);
+        if inner.lane.journal.was_used() && self.checkpoint_both(now).await.is_err() {
             return Err(ReleaseError::NotPassing { failure });
         }
         let log_id = inner.identity.topic_partition();

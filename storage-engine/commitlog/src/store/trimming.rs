@@ -52,6 +52,7 @@ impl<D: Disk, E: Executor> Store<D, E> {
         log: &Log<D, E>,
         now: Timestamp,
     ) -> Result<Vec<RemovedSegment>, StoreError> {
+        log.0.settle().await;
         self.remove_segments(log, &BTreeMap::new(), now).await
     }
 
@@ -69,6 +70,8 @@ impl<D: Disk, E: Executor> Store<D, E> {
         if inner.is_closed() {
             return Ok(Vec::new());
         }
+        // Whole segments go, and a closed one is whole once its file is.
+        inner.settle().await;
         let mut chosen = inner.choose(policy, now).await?;
         if let Some((base, end)) = chosen.active {
             if !inner.roll_if_settled(Some(end), now) {

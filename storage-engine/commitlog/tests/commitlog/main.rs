@@ -10,6 +10,7 @@ mod append_and_read;
 mod damage;
 mod epochs;
 mod failure;
+mod journal;
 mod lifecycle;
 #[cfg(feature = "mutants")]
 mod mutants;

@@ -50,6 +50,8 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     work_until_done(&world, &disk, &node, plan).await?;
     disk.set_faults(Faults::default());
     disk.set_capacity(u64::MAX);
+    let sets: u64 = node.stores.iter().map(|store| store.counters().journal_sets).sum();
+    world.count(|stats| stats.journal_sets += sets);
     let mut node = node;
     if plan.faults == FaultPlan::FullDisk {
         let resumed = start::resume(&world, &mut node, plan).await?;
@@ -115,7 +117,10 @@ fn set_faults(world: &World, disk: &SimDisk, plan: LifePlan) {
         FaultPlan::None | FaultPlan::BitRot => Faults::default(),
         FaultPlan::Slow => Faults { slow: odds, ..Faults::default() },
         FaultPlan::Reads => Faults { read_error: odds, ..Faults::default() },
-        FaultPlan::Writes => Faults { write_error: odds, aimed_at: ".log", ..Faults::default() },
+        FaultPlan::Writes => {
+            let aimed_at = world.chance(|prng| *prng.pick(&[".log", ".log", ".journal"]));
+            Faults { write_error: odds, aimed_at, ..Faults::default() }
+        }
         FaultPlan::Syncs => Faults { sync_error: odds, ..Faults::default() },
         FaultPlan::Names => Faults { name_error: odds, ..Faults::default() },
         FaultPlan::FullDisk => {

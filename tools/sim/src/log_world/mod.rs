@@ -25,7 +25,7 @@ use std::fmt;
 use std::rc::Rc;
 
 use commitlog::mutant::Mutant as LogMutant;
-use commitlog::{RetentionPolicy, RoomAhead, SafeEnd};
+use commitlog::{BLOCK_BYTES, JournalOptions, RetentionPolicy, RoomAhead, SafeEnd};
 use partition::Mutant as LeaderMutant;
 use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
 
@@ -88,6 +88,10 @@ pub struct WorldStats {
     pub stops_cut_off: u64,
     /// Logs that failed on a full disk and took records again when space was back.
     pub resumed: u64,
+    /// Entry sets written to journals.
+    pub journal_sets: u64,
+    /// Groups that starts brought from journals into segments.
+    pub groups_replayed: u64,
     /// Clean stops.
     pub clean_stops: u64,
     /// Records that were acknowledged under write caching and that a power cut took.
@@ -113,6 +117,8 @@ impl WorldStats {
         self.segments_removed += other.segments_removed;
         self.scrubbed += other.scrubbed;
         self.stops_cut_off += other.stops_cut_off;
+        self.journal_sets += other.journal_sets;
+        self.groups_replayed += other.groups_replayed;
         self.clean_stops += other.clean_stops;
         self.cached_records_lost += other.cached_records_lost;
     }
@@ -126,7 +132,7 @@ impl fmt::Display for WorldStats {
             "lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
              acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
              indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={} \
-             cached_records_lost={} scrubbed={} stops_cut_off={}",
+             cached_records_lost={} scrubbed={} stops_cut_off={} journal_sets={} groups_replayed={}",
             self.lives,
             disk.crashes,
             self.clean_stops,
@@ -148,6 +154,8 @@ impl fmt::Display for WorldStats {
             self.cached_records_lost,
             self.scrubbed,
             self.stops_cut_off,
+            self.journal_sets,
+            self.groups_replayed,
         )
     }
 }
@@ -189,6 +197,8 @@ struct Config {
     open_files_max: usize,
     room_ahead: RoomAhead,
     states_bytes: u64,
+    /// Half of the worlds have one; small, so that it is used again and again.
+    journal: Option<JournalOptions>,
     batches_per_life: u64,
 }
 
@@ -211,9 +221,26 @@ impl Config {
                 free_bytes_min: 0,
             },
             states_bytes: *prng.pick(&[1, 10_000, 200_000, u64::MAX]),
+            journal: draw_journal(prng),
             batches_per_life: prng.between(1, 40),
         }
     }
+}
+
+fn draw_journal(prng: &mut Prng) -> Option<JournalOptions> {
+    if prng.coin() {
+        return None;
+    }
+    let block_bytes = BLOCK_BYTES as u64;
+    Some(JournalOptions {
+        file_bytes: block_bytes * *prng.pick(&[5, 9, 17, 65]),
+        file_count: *prng.pick(&[2, 3, 4]),
+        ring: prng.next_u64(),
+        group_bytes_max: *prng.pick(&[1_000, 8_000, 65_536]),
+        company_min: *prng.pick(&[1, 1, 1, 2]),
+        settle_bytes: *prng.pick(&[0, 3_000, 65_536]),
+        behind_bytes_max: *prng.pick(&[10_000, 100_000, 4 << 20]),
+    })
 }
 
 /// How records go in a world, if they do.

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use commitlog::checkpoint::remove_vanished;
 use commitlog::directory::{self, NewIds};
 use commitlog::{
-    CheckpointMap, LogIdentity, LogOptions, SafeEnd, StartKind, Store, StoreError, StoreOptions,
+    CheckpointMap, JournalOptions, LogIdentity, LogOptions, SafeEnd, StartKind, Store, StoreError,
+    StoreOptions,
 };
 use partition::{Producers, ProducersOptions};
 use record::{LeaderEpoch, NodeId, Offset, Slot, TopicId, TopicPartition};
@@ -19,7 +20,7 @@ use super::replica::Replica;
 use super::{LifePlan, World};
 use crate::disk::{Faults, SimDisk};
 use crate::executor::SimExecutor;
-use crate::prng::OneIn;
+use crate::prng::{OneIn, Prng};
 use crate::verdict::{Verdict, Violation, broken};
 
 pub(super) type SimStore = Store<SimDisk, SimExecutor>;
@@ -87,6 +88,12 @@ impl World {
         }
     }
 
+    /// How the journal of a core is made in this life.
+    fn journal_options(&self) -> Option<JournalOptions> {
+        let ring = self.chance(Prng::next_u64);
+        self.config.journal.map(|options| JournalOptions { ring, ..options })
+    }
+
     fn identity(&self, index: usize) -> LogIdentity {
         let log = &self.logs[index];
         LogIdentity {
@@ -111,6 +118,7 @@ pub(super) async fn start(
     let data = directory::open_or_create(disk, NodeId(1), ids).await.map_err(refused)?;
     let (map, _) = CheckpointMap::load_with(disk, world.mutant.log).await.map_err(refused)?;
     let map = Arc::new(map);
+    recover_journals(world, disk, &map).await?;
     sweep(world, disk, &map).await?;
     let mut stores = Vec::new();
     for shard in 0..plan.shards {
@@ -124,6 +132,7 @@ pub(super) async fn start(
             open_files_max: world.config.open_files_max,
             room_ahead: world.config.room_ahead,
             states_bytes: world.config.states_bytes,
+            journal: world.journal_options(),
             mutant: world.mutant.log,
         };
         let store = Store::open(disk.clone(), world.executor.clone(), options);
@@ -213,6 +222,22 @@ pub(super) async fn resume(world: &Rc<World>, node: &mut Node, plan: LifePlan) -
         resumed += 1;
     }
     Ok(resumed)
+}
+
+/// Nobody damages a journal here: nothing of it may be missing.
+async fn recover_journals(
+    world: &World,
+    disk: &SimDisk,
+    map: &CheckpointMap,
+) -> Result<(), StartError> {
+    let recovered = commitlog::recover_journals(disk, &world.executor, map, world.mutant.log).await;
+    let report = recovered.map_err(refused)?;
+    world.trace.note("replayed", "", [report.groups, report.settled_groups]);
+    world.count(|stats| stats.groups_replayed += report.groups);
+    if !report.strays.is_empty() {
+        return Ok(broken("the journal is whole", format!("{report:?}"))?);
+    }
+    Ok(())
 }
 
 async fn open_log(

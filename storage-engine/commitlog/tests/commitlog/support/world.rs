@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use commitlog::mutant::Mutant;
 use commitlog::{
-    AtLeastOneBatch, CheckpointMap, Log, LogIdentity, LogOptions, ReadError, ReadRequest,
-    RecoveryReport, RoomAhead, StartKind, Store, StoreOptions, directory,
+    AtLeastOneBatch, CheckpointMap, JournalOptions, Log, LogIdentity, LogOptions, ReadError,
+    ReadRequest, RecoveryReport, RoomAhead, StartKind, Store, StoreOptions, directory,
 };
 use record::{
     BatchBuilder, BatchHeader, Codec, Fold, LeaderEpoch, NewRecord, NodeId, Offset, PartitionIndex,
@@ -71,6 +71,7 @@ pub(crate) struct Settings {
     pub(crate) states_bytes: u64,
     pub(crate) shard: &'static str,
     pub(crate) mutant: Mutant,
+    pub(crate) journal: Option<JournalOptions>,
     /// What the metadata says.
     pub(crate) newest_epoch: LeaderEpoch,
 }
@@ -91,6 +92,7 @@ impl Default for Settings {
             states_bytes: u64::MAX,
             shard: "0",
             mutant: Mutant::NONE,
+            journal: None,
             newest_epoch: LeaderEpoch(i32::MAX),
         }
     }
@@ -128,6 +130,7 @@ pub(crate) async fn open_store(
     for copy in damaged {
         eprintln!("{copy:?}");
     }
+    commitlog::recover_journals(disk, executor, &checkpoints, settings.mutant).await.unwrap();
     let options = StoreOptions {
         name: settings.shard.to_owned(),
         checkpoints: Arc::new(checkpoints),
@@ -138,6 +141,7 @@ pub(crate) async fn open_store(
         open_files_max: 16,
         room_ahead: settings.room_ahead,
         states_bytes: settings.states_bytes,
+        journal: settings.journal,
         mutant: settings.mutant,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();

@@ -97,6 +97,7 @@ async fn write(disk: SimDisk, executor: SimExecutor, ending: Ending) {
         open_files_max: 16,
         room_ahead: RoomAhead::default(),
         states_bytes: STATES_BYTES,
+        journal: None,
         mutant: commitlog::mutant::Mutant::NONE,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();

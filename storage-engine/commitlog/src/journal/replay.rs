@@ -1,0 +1,304 @@
+//! The journals of an earlier life, brought into the segments before any log opens.
+//!
+//! Owns which sets count. The newest set of a ring says which the oldest is that is needed: all from there on are replayed, in the
+//! order of their sequences. Each was on stable storage before the next one was written, so one that is missing between others
+//! was acknowledged and is damaged: what lies beyond is replayed as far as its segments reach, and the ring is kept in `stray/`. The
+//! last set may be torn, which nobody was told of. A crash at any point leads to the same replay again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use crate::checkpoint::CheckpointMap;
+use crate::directory::{STRAY_DIRECTORY, free_name};
+use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, OpenMode};
+use crate::error::{AtPath, StoreError};
+use crate::executor::Executor;
+use crate::journal::JOURNAL_DIRECTORY;
+use crate::journal::apply::Replay;
+use crate::journal::entry::{
+    SET_BYTES_MAX, SetHeader, decode_file_header, decode_set, decode_set_header,
+};
+use crate::journal::ring::{DONE_SUFFIX, SETS_AT, drop_ring, remove_done};
+use crate::mutant::Mutant;
+use crate::small_file;
+
+/// What a start found in the journals, and did with it.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JournalReport {
+    /// Rings that were there.
+    pub rings: u64,
+    /// Entry sets that were needed.
+    pub sets: u64,
+    /// Groups written to their segments.
+    pub groups: u64,
+    /// Their record bytes.
+    pub bytes: u64,
+    /// Groups whose segments a checkpoint knows to hold them, or that were removed since.
+    pub settled_groups: u64,
+    /// Groups of logs that are gone with their topics.
+    pub gone_groups: u64,
+    /// Groups that could not be put in their place: what comes before them is missing, or their log.
+    pub refused_groups: u64,
+    /// Sets that are missing between others.
+    pub missing_sets: u64,
+    /// Rings that were kept because something of them is missing, or had no place.
+    pub strays: Vec<String>,
+}
+
+/// Replays every ring of the data directory, whatever core wrote it, and removes it.
+///
+/// Order   after [`crate::directory::open_or_create`] and [`CheckpointMap::load`], before any store opens; also where this start
+///         uses no journal.
+/// Errors  of the disk: the rings are as they were, and no log may be opened, for its acknowledged end is not in its files.
+pub async fn recover_journals<D: Disk, E: Executor>(
+    disk: &D,
+    executor: &E,
+    checkpoints: &CheckpointMap,
+    mutant: Mutant,
+) -> Result<JournalReport, StoreError> {
+    let mut report = JournalReport::default();
+    let entries = match disk.list(JOURNAL_DIRECTORY).await {
+        Ok(entries) => entries,
+        Err(DiskError::NotFound) => return Ok(report),
+        Err(error) => return Err(error).at(JOURNAL_DIRECTORY),
+    };
+    for entry in entries.iter().filter(|entry| entry.kind == EntryKind::Directory) {
+        if entry.name.ends_with(DONE_SUFFIX) {
+            let done = small_file::join(JOURNAL_DIRECTORY, &entry.name);
+            remove_done(disk, &done).await?;
+        } else {
+            replay_ring(disk, executor, checkpoints, mutant, &entry.name, &mut report).await?;
+        }
+    }
+    Ok(report)
+}
+
+async fn replay_ring<D: Disk, E: Executor>(
+    disk: &D,
+    executor: &E,
+    checkpoints: &CheckpointMap,
+    mutant: Mutant,
+    shard: &str,
+    report: &mut JournalReport,
+) -> Result<(), StoreError> {
+    let directory = small_file::join(JOURNAL_DIRECTORY, shard);
+    let entries = disk.list(&directory).await.at(&directory)?;
+    let names = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
+    let paths: Vec<String> = names.map(|entry| small_file::join(&directory, &entry.name)).collect();
+    if paths.is_empty() {
+        return Ok(());
+    }
+    report.rings += 1;
+    let (refused_before, missing_before) = (report.refused_groups, report.missing_sets);
+    let mut found = Found::default();
+    for (index, path) in paths.iter().enumerate() {
+        found.look_through(disk, executor, index, path).await.at(path)?;
+    }
+    for sets in found.by_ring() {
+        let needed = needed(sets);
+        report.sets += needed.sets.len() as u64;
+        report.missing_sets += needed.missing;
+        let mut replay = Replay::new(disk, checkpoints, mutant, report);
+        for set in &needed.sets {
+            let path = paths.get(set.file).map_or("", String::as_str);
+            let bytes = read_set(disk, path, set).await.at(path)?;
+            // It was right a moment ago: a disk that gives other bytes now is not to be believed.
+            let (_, groups) =
+                decode_set(&bytes).map_err(|_| DiskError::Io { errno: 0 }).at(path)?;
+            for group in &groups {
+                replay.add(group).await?;
+            }
+            executor.yield_if_needed().await;
+        }
+        replay.finish().await?;
+    }
+    if report.missing_sets > missing_before || report.refused_groups > refused_before {
+        let kept = keep_aside(disk, shard).await?;
+        tracing::error!(
+            journal = %directory, %kept,
+            missing_sets = report.missing_sets - missing_before,
+            refused_groups = report.refused_groups - refused_before,
+            "acknowledged records of the journal are damaged or have lost their log: the journal is kept"
+        );
+        report.strays.push(kept);
+        return Ok(());
+    }
+    drop_ring(disk, shard).await
+}
+
+/// A set, by its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct SetAt {
+    file: usize,
+    position: u64,
+    header: SetHeader,
+}
+
+/// What the files of a ring hold.
+#[derive(Debug, Default)]
+struct Found {
+    /// Rings that a file's header names.
+    named: BTreeSet<u64>,
+    sets: Vec<SetAt>,
+}
+
+impl Found {
+    /// Notes every set of a file: also one behind a bad block, for it may be of a file that was used before, or show that the bad
+    /// one was acknowledged.
+    async fn look_through<D: Disk, E: Executor>(
+        &mut self,
+        disk: &D,
+        executor: &E,
+        file: usize,
+        path: &str,
+    ) -> DiskResult<()> {
+        let mut reader = RingReader::<D>::open(disk, path).await?;
+        if let Ok(header) = decode_file_header(reader.bytes(0..SETS_AT).await?) {
+            self.named.insert(header.ring);
+        }
+        let mut position = SETS_AT;
+        while position + BLOCK_BYTES as u64 <= reader.size {
+            let left = reader.size - position;
+            let head = reader.bytes(position..position + BLOCK_BYTES as u64).await?;
+            let mut next = position + BLOCK_BYTES as u64;
+            if let Ok(header) = decode_set_header(head, left) {
+                let end = position + header.padded();
+                reader.spend(header.padded());
+                if decode_set(reader.bytes(position..end).await?).is_ok() {
+                    self.sets.push(SetAt { file, position, header });
+                    next = end;
+                }
+            }
+            if reader.is_spent() {
+                tracing::warn!(
+                    path,
+                    "too many bytes look like entries of the journal: the rest is not searched"
+                );
+                break;
+            }
+            position = next;
+            executor.yield_if_needed().await;
+        }
+        Ok(())
+    }
+
+    /// The sets of each ring that a header names; where every header is damaged, of each there is.
+    fn by_ring(self) -> Vec<Vec<SetAt>> {
+        let mut rings: BTreeMap<u64, Vec<SetAt>> = BTreeMap::new();
+        for set in self.sets {
+            if self.named.is_empty() || self.named.contains(&set.header.ring) {
+                rings.entry(set.header.ring).or_default().push(set);
+            }
+        }
+        rings.into_values().collect()
+    }
+}
+
+/// What is to be replayed, in order.
+#[derive(Debug, PartialEq, Eq)]
+struct Needed {
+    sets: Vec<SetAt>,
+    /// How many are not there.
+    missing: u64,
+}
+
+fn needed(mut sets: Vec<SetAt>) -> Needed {
+    sets.sort_by_key(|set| set.header.sequence);
+    sets.dedup_by_key(|set| set.header.sequence);
+    let Some(newest) = sets.last().map(|set| set.header) else {
+        return Needed { sets, missing: 0 };
+    };
+    sets.retain(|set| set.header.sequence >= newest.oldest);
+    let expected = newest.sequence - newest.oldest + 1;
+    let missing = expected - sets.len() as u64;
+    Needed { sets, missing }
+}
+
+async fn read_set<D: Disk>(disk: &D, path: &str, set: &SetAt) -> DiskResult<Vec<u8>> {
+    let mut reader = RingReader::<D>::open(disk, path).await?;
+    let range = set.position..set.position + set.header.padded();
+    Ok(reader.bytes(range).await?.to_vec())
+}
+
+/// A file of a ring, read through a window that any set fits.
+struct RingReader<D: Disk> {
+    file: D::File,
+    size: u64,
+    window: Option<(u64, D::ReadBuffer)>,
+    /// Bytes of what looked like a set.
+    spent: u64,
+}
+
+impl<D: Disk> RingReader<D> {
+    async fn open(disk: &D, path: &str) -> DiskResult<Self> {
+        let file = disk.open(path, OpenMode::Read).await?;
+        let size = file.size().await?;
+        Ok(Self { file, size, window: None, spent: 0 })
+    }
+
+    fn spend(&mut self, bytes: u64) {
+        self.spent = self.spent.saturating_add(bytes);
+    }
+
+    /// More was summed than right sets of this file can have: each of its bytes is in one.
+    fn is_spent(&self) -> bool {
+        self.spent > self.size.saturating_mul(4)
+    }
+
+    /// Bytes of the file, fewer at its end. Shape: from a block on, at most what a set can have.
+    async fn bytes(&mut self, range: Range<u64>) -> DiskResult<&[u8]> {
+        assert!(range.end - range.start <= SET_BYTES_MAX as u64);
+        let holds = |start: u64, bytes: &[u8]| {
+            start <= range.start && range.end <= start + bytes.len() as u64
+        };
+        if !self.window.as_ref().is_some_and(|(start, bytes)| holds(*start, bytes)) {
+            let read = self.file.read_at_aligned(range.start, SET_BYTES_MAX).await?;
+            self.window = Some((range.start, read));
+        }
+        let Some((start, bytes)) = &self.window else { return Ok(&[]) };
+        let from = usize::try_from(range.start - start).unwrap_or(usize::MAX);
+        let to = usize::try_from(range.end - start).unwrap_or(usize::MAX).min(bytes.len());
+        Ok(bytes.get(from..to).unwrap_or_default())
+    }
+}
+
+/// Moves a ring to `stray/`, whole; lasting on return.
+async fn keep_aside<D: Disk>(disk: &D, shard: &str) -> Result<String, StoreError> {
+    let directory = small_file::join(JOURNAL_DIRECTORY, shard);
+    small_file::ensure_directory(disk, "", STRAY_DIRECTORY).await.at(STRAY_DIRECTORY)?;
+    let taken = disk.list(STRAY_DIRECTORY).await.at(STRAY_DIRECTORY)?;
+    let name = free_name(&taken, &format!("{JOURNAL_DIRECTORY}-{shard}"));
+    let target = small_file::join(STRAY_DIRECTORY, &name);
+    disk.rename(&directory, &target).await.at(&directory)?;
+    disk.sync_dir(STRAY_DIRECTORY).await.at(STRAY_DIRECTORY)?;
+    disk.sync_dir(JOURNAL_DIRECTORY).await.at(JOURNAL_DIRECTORY)?;
+    Ok(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(sequence: u64, oldest: u64) -> SetAt {
+        let header = SetHeader { ring: 1, sequence, oldest, bytes: 100, group_count: 1 };
+        SetAt { file: 0, position: SETS_AT, header }
+    }
+
+    fn check(sets: &[(u64, u64)], expected: &[u64], missing: u64) {
+        let sets = sets.iter().map(|(sequence, oldest)| set(*sequence, *oldest)).collect();
+        let needed = needed(sets);
+        let sequences: Vec<u64> = needed.sets.iter().map(|set| set.header.sequence).collect();
+        assert_eq!((sequences.as_slice(), needed.missing), (expected, missing));
+    }
+
+    #[test]
+    fn the_newest_set_says_which_are_needed() {
+        check(&[], &[], 0);
+        check(&[(5, 5)], &[5], 0);
+        // Out of order by their files; what is older than the oldest that is needed was settled, whatever is left of it.
+        check(&[(8, 6), (3, 3), (7, 6), (6, 6)], &[6, 7, 8], 0);
+        check(&[(8, 6), (6, 6)], &[6, 8], 1);
+        check(&[(8, 6)], &[8], 2);
+        check(&[(8, 8), (2, 1)], &[8], 0);
+    }
+}

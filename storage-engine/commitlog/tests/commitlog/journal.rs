@@ -1,0 +1,300 @@
+//! The core journal: what is durable in it only is there after any crash, and goes to the segments in the end.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use commitlog::directory::{self, Format};
+use commitlog::mutant::Mutant;
+use commitlog::{
+    BLOCK_BYTES, CheckpointMap, DiskError, JournalOptions, JournalReport, LogFailure, LogIdentity,
+    recover_journals,
+};
+use record::{BatchHeader, Codec, Offset, PartitionIndex, TopicId};
+
+use crate::support::world::{DIRECTORY, LastBatches, NOW, Settings, TOPIC, TestLog, World, batch};
+
+const FILE_BYTES: u64 = 16 * BLOCK_BYTES as u64;
+
+const OPTIONS: JournalOptions = JournalOptions {
+    file_bytes: FILE_BYTES,
+    file_count: 3,
+    ring: 0x0123_4567_89ab_cdef,
+    group_bytes_max: 8_000,
+    company_min: 1,
+    settle_bytes: 1 << 20,
+    behind_bytes_max: 1 << 20,
+};
+
+fn settings(journal: JournalOptions) -> Settings {
+    Settings { journal: Some(journal), ..Settings::default() }
+}
+
+/// A world whose ring is made: the first group asks for it, and goes to its segment.
+fn world(journal: JournalOptions) -> World {
+    let mut world = World::new(settings(journal));
+    world.fill(1, 1, 100);
+    world.settle();
+    assert_eq!(world.disk.names("journal/0").len(), journal.file_count as usize);
+    world
+}
+
+/// Another log beside the world's.
+fn beside(world: &World, partition: i32) -> TestLog {
+    let identity = LogIdentity {
+        topic: "orders".into(),
+        topic_id: TOPIC,
+        partition: PartitionIndex(partition),
+    };
+    let fold = Rc::new(RefCell::new(LastBatches::default()));
+    let opened = world.store.open_log(identity, world.settings.options, fold, NOW);
+    world.executor.run(opened).unwrap().0
+}
+
+fn append(world: &World, log: &TestLog, bytes: usize) {
+    let bytes = batch(Codec::None, NOW.0, 1, bytes);
+    let header = BatchHeader::parse(&bytes).unwrap();
+    log.append(NOW, world.epoch, &header, &bytes).unwrap();
+}
+
+fn recover(world: &crate::support::world::Stopped) -> JournalReport {
+    world.executor.run(async {
+        let (checkpoints, _) = CheckpointMap::load(&world.disk).await.unwrap();
+        recover_journals(&world.disk, &world.executor, &checkpoints, Mutant::NONE).await.unwrap()
+    })
+}
+
+fn segment_bytes(world: &World) -> usize {
+    world.disk.edit(&format!("{DIRECTORY}/00000000000000000000.log"), |bytes| bytes.len())
+}
+
+#[test]
+fn one_sync_makes_groups_of_many_logs_durable() {
+    let world = world(OPTIONS);
+    let logs: Vec<TestLog> = (1..=8).map(|partition| beside(&world, partition)).collect();
+    let (syncs, sets) = (world.disk.syncs(), world.store.counters().journal_sets);
+    logs.iter().for_each(|log| append(&world, log, 100));
+    for log in &logs {
+        world.executor.run(log.durable_through(Offset(0))).unwrap();
+    }
+    assert_eq!(world.disk.syncs() - syncs, 1);
+    let counters = world.store.counters();
+    assert_eq!((counters.journal_sets - sets, counters.journal_groups), (1, 8));
+    assert!(world.disk.names("topics/orders-3").iter().all(|name| !name.ends_with(".log")));
+}
+
+#[test]
+fn what_is_in_the_journal_only_is_read_and_survives_a_crash() {
+    let mut world = world(OPTIONS);
+    let before = segment_bytes(&world);
+    world.fill(12, 2, 300);
+    assert_eq!(segment_bytes(&world), before, "the segment has its first group");
+    world.verify(1 << 20);
+    world.checkpoint();
+    let mut world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(25));
+    world.verify(1 << 20);
+    assert!(world.disk.names("journal").is_empty());
+    // And once more, without a word of the journal.
+    world.fill(1, 1, 100);
+    let world = world.crash();
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_ring_is_used_again_once_its_segments_are_settled() {
+    let mut world = world(OPTIONS);
+    // Each takes a block of the journal: several times round.
+    world.fill(100, 1, 1_000);
+    world.verify(1 << 20);
+    let counters = world.store.counters();
+    assert!(counters.journal_sets >= 99, "{counters:?}");
+    assert!(counters.journal_settles > 2, "{counters:?}");
+    let world = world.crash();
+    world.verify(1 << 20);
+    assert_eq!(world.log.ends().durable(), Offset(101));
+}
+
+#[test]
+fn a_large_group_follows_what_is_behind_into_the_segment() {
+    let mut world = world(OPTIONS);
+    world.fill(3, 1, 500);
+    world.fill(1, 2, 9_000);
+    assert_eq!(world.store.counters().journal_behind_bytes, 0);
+    world.fill(3, 1, 500);
+    world.verify(1 << 20);
+    let mut world = world.crash();
+    world.verify(1 << 20);
+    world.fill(3, 1, 500);
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_clean_stop_leaves_no_journal_and_whole_segments() {
+    let mut world = world(OPTIONS);
+    world.fill(20, 1, 500);
+    let end: usize = world.model.iter().map(Vec::len).sum();
+    let stopped = world.stop();
+    assert!(stopped.disk.names("journal").is_empty());
+    let world = stopped.start();
+    assert!(world.report.is_clean);
+    assert_eq!(segment_bytes(&world), end);
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_crash_during_a_replay_leads_to_the_same_replay_again() {
+    let mut world = world(OPTIONS);
+    world.fill(12, 2, 300);
+    world.executor.drop_tasks();
+    world.disk.crash();
+    let stopped = world.drop_process();
+    stopped.disk.fail_syncs_of(".log");
+    let failed = stopped.executor.run(async {
+        let (checkpoints, _) = CheckpointMap::load(&stopped.disk).await.unwrap();
+        recover_journals(&stopped.disk, &stopped.executor, &checkpoints, Mutant::NONE).await
+    });
+    assert!(failed.is_err());
+    stopped.disk.crash();
+    let report = recover(&stopped);
+    assert_eq!((report.groups, report.strays.len()), (12, 0), "{report:?}");
+    let world = stopped.start();
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_set_that_is_missing_between_others_is_reported_and_the_ring_kept() {
+    let mut world = world(OPTIONS);
+    world.fill(12, 1, 300);
+    world.executor.drop_tasks();
+    world.disk.crash();
+    let stopped = world.drop_process();
+    // The fifth set: sets begin at the second block, and each of these takes one.
+    stopped.disk.edit("journal/0/0000.journal", |bytes| bytes[5 * BLOCK_BYTES + 200] ^= 1);
+    let report = recover(&stopped);
+    assert_eq!(report.missing_sets, 1, "{report:?}");
+    assert_eq!(report.strays, ["stray/journal-0"]);
+    assert_eq!(stopped.disk.names("stray/journal-0").len(), 3);
+    let world = stopped.start();
+    // The log ends where the damage begins; what lies beyond it is in stray/.
+    assert_eq!(world.log.ends().durable(), Offset(5));
+}
+
+#[test]
+fn the_last_set_may_be_torn() {
+    let mut world = world(OPTIONS);
+    world.fill(12, 1, 300);
+    world.executor.drop_tasks();
+    world.disk.crash();
+    let mut stopped = world.drop_process();
+    stopped.disk.edit("journal/0/0001.journal", |bytes| bytes[3 * BLOCK_BYTES + 200] ^= 1);
+    let report = recover(&stopped);
+    assert_eq!((report.groups, report.missing_sets), (11, 0), "{report:?}");
+    stopped.model.pop();
+    let world = stopped.start();
+    world.verify(1 << 20);
+    assert_eq!(world.log.ends().durable(), Offset(12));
+}
+
+#[test]
+fn sets_of_another_ring_count_for_nothing() {
+    let mut world = world(OPTIONS);
+    world.fill(12, 1, 300);
+    world.executor.drop_tasks();
+    world.disk.crash();
+    let mut stopped = world.drop_process();
+    for name in ["journal/0/0000.journal", "journal/0/0001.journal", "journal/0/0002.journal"] {
+        // Another ring's header: what lies behind it was left by an earlier one.
+        stopped.disk.edit(name, |bytes| {
+            bytes[8] ^= 1;
+            let crc = record::crc32c(&bytes[..32]);
+            bytes[32..36].copy_from_slice(&crc.to_be_bytes());
+        });
+    }
+    let report = recover(&stopped);
+    assert_eq!((report.sets, report.groups), (0, 0), "{report:?}");
+    stopped.model.truncate(1);
+    stopped.start().verify(1 << 20);
+}
+
+#[test]
+fn a_topic_that_is_gone_stays_gone() {
+    let world = world(OPTIONS);
+    let log = beside(&world, 1);
+    append(&world, &log, 100);
+    world.executor.run(log.durable_through(Offset(0))).unwrap();
+    world.executor.run(world.store.delete_log(log)).unwrap();
+    assert_eq!(world.store.counters().journal_behind_bytes, 0);
+    let stopped = world.drop_process();
+    let report = recover(&stopped);
+    assert_eq!(report.gone_groups, 1, "{report:?}");
+    assert!(report.strays.is_empty());
+    assert!(!stopped.disk.names("topics").contains(&"orders-1".to_owned()));
+}
+
+#[test]
+fn another_topic_of_the_same_name_is_not_written_to() {
+    let mut world = world(OPTIONS);
+    world.fill(3, 1, 300);
+    world.executor.drop_tasks();
+    world.disk.crash();
+    let stopped = world.drop_process();
+    let other = TopicId([5; 16]);
+    stopped.disk.edit(&format!("{DIRECTORY}/partition.metadata"), |bytes| {
+        *bytes = format!("version: 0\ntopic_id: {other}").into_bytes();
+    });
+    let report = recover(&stopped);
+    assert_eq!((report.groups, report.gone_groups), (0, 3), "{report:?}");
+}
+
+#[test]
+fn a_failed_sync_of_the_journal_ends_those_logs_and_others_go_on_without_it() {
+    let mut world = world(OPTIONS);
+    let log = beside(&world, 1);
+    world.fill(3, 1, 300);
+    world.disk.fail_syncs_of(".journal");
+    append(&world, &log, 100);
+    let failed = world.executor.run(log.durable_through(Offset(0)));
+    assert!(matches!(failed, Err(LogFailure::Io { errno: 5, .. })), "{failed:?}");
+    world.fill(3, 1, 300);
+    assert_eq!(world.store.counters().journal_behind_bytes, 0);
+    world.verify(1 << 20);
+    world.disk.fail_syncs_of("");
+    let world = world.crash();
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_disk_without_room_for_a_journal_serves_without_one() {
+    let mut world = World::new(settings(OPTIONS));
+    world.disk.fail_writes_of(".journal", DiskError::NoSpace);
+    world.fill(5, 1, 300);
+    world.settle();
+    assert_eq!(world.store.counters().journal_sets, 0);
+    assert!(world.disk.names("journal").is_empty());
+    let world = world.crash();
+    world.verify(1 << 20);
+}
+
+#[test]
+fn one_log_alone_goes_to_its_segment() {
+    let mut world = World::new(settings(JournalOptions { company_min: 2, ..OPTIONS }));
+    world.fill(20, 1, 300);
+    assert_eq!(world.store.counters().journal_sets, 0);
+    assert!(world.disk.names("").iter().all(|name| name != "journal"));
+}
+
+#[test]
+fn a_directory_says_that_it_may_hold_a_journal() {
+    let world = World::new(settings(OPTIONS));
+    let version = |world: &World| {
+        let text = world.disk.edit("meta.properties", |bytes| bytes.clone());
+        let text = String::from_utf8(text).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix("corelog.format.version="));
+        line.map(str::to_owned)
+    };
+    assert_eq!(version(&world).as_deref(), Some("1"));
+    world.executor.run(directory::set_format(&world.disk, Format::WithJournal)).unwrap();
+    assert_eq!(version(&world).as_deref(), Some("2"));
+    world.executor.run(directory::leave_in_order(&world.disk)).unwrap();
+    assert_eq!(version(&world).as_deref(), Some("1"));
+}
