@@ -89,7 +89,7 @@ impl Device {
         let mut counts: BTreeMap<PathBuf, usize> = BTreeMap::new();
         for entry in fs::read_dir(&path).map_err(read)?.flatten() {
             let Ok(file) = fs::read_link(entry.path()) else { continue };
-            if file.extension().is_some_and(|extension| extension == "log")
+            if is_segment(&file)
                 && let Some(directory) = file.parent()
             {
                 *counts.entry(directory.to_owned()).or_default() += 1;
@@ -124,6 +124,13 @@ impl Device {
     }
 }
 
+/// Whether it is a segment of a log, by its name: what a broker prints may go to a file that ends so as well, elsewhere.
+fn is_segment(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let base = name.strip_suffix(".log").unwrap_or_default();
+    base.len() == 20 && base.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 fn counters(stat: &str) -> Option<DeviceSample> {
     let fields: Vec<u64> =
         stat.split_ascii_whitespace().map_while(|field| field.parse().ok()).collect();
@@ -141,6 +148,14 @@ mod tests {
         // Before Linux 5.5 there were fewer fields.
         for stat in ["", "1 2 3 4 5 6 7 8 9 10 11", "1 2 3 4 x 6 7 8 9 10 11 12 13 14 15 16 17"] {
             assert_eq!(counters(stat), None, "{stat}");
+        }
+    }
+
+    #[test]
+    fn segments_are_told_from_what_a_process_prints() {
+        assert!(is_segment(Path::new("/data/orders-0/00000000000000000042.log")));
+        for other in ["/var/log/broker.log", "/d/00000000000000000042.index", "/d/42.log", "/"] {
+            assert!(!is_segment(Path::new(other)), "{other}");
         }
     }
 

@@ -164,7 +164,8 @@ impl Running {
     fn start(args: &[&str]) -> Self {
         let mut child = Command::new(BINARY)
             .args(["bench", "produce", "-b", &node().kafka, "--warm-up", "0", "--duration", "1h"])
-            .args(["--request-rate", "100", "--batch-bytes", "4KiB", "-o", "json"])
+            // At no rate: a machine that stands still for a moment would not keep it.
+            .args(["--connections", "1", "--in-flight", "1", "--batch-bytes", "4KiB", "-o", "json"])
             .args(args)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
