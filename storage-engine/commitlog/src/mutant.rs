@@ -63,8 +63,8 @@ pub enum Rule {
 }
 
 impl Rule {
-    /// Every rule whose loss the simulator is known to notice. Those of the journal are not among them before they were hunted.
-    pub const ALL: [Self; 20] = [
+    /// Every rule.
+    pub const ALL: [Self; 27] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -85,6 +85,13 @@ impl Rule {
         Self::PreparedSyncedAgain,
         Self::ScrubSaysNothing,
         Self::StatesAheadOfSync,
+        Self::JournalToldBeforeSync,
+        Self::JournalReclaimedEarly,
+        Self::BehindNotKept,
+        Self::CheckpointAheadOfSettling,
+        Self::ReplayNotSynced,
+        Self::ReplayClobbers,
+        Self::ReplayResurrects,
     ];
 }
 
