@@ -9,6 +9,8 @@
 //! ```
 //! - A disk that has no room for the ring, or a ring whose next file is kept by a log that cannot be settled: groups go to their
 //!   segments until there is room again.
+//! - Before a file is used again that the newest set still calls needed, a set without groups says otherwise (a mark): the write that
+//!   goes there may be torn, and would take away what that set asks for.
 //! - A ring that could not be written or synced is never used again in this life: of its last set nobody knows. Logs with a group in
 //!   that set have failed; what was told before is settled as ever.
 
@@ -27,7 +29,7 @@ use crate::executor::{Executor, TaskClass};
 use crate::group::Group;
 use crate::journal::behind::Behind;
 use crate::journal::entry::{JournalGroup, SET_HEADER_BYTES, SetWriter, group_bytes};
-use crate::journal::ring::{JournalPlace, Ring, Slot, drop_ring};
+use crate::journal::ring::{JournalPlace, MARK_BYTES, Ring, Slot, drop_ring};
 use crate::local::Event;
 use crate::log_pace::LogPace;
 use crate::mutant::Rule;
@@ -211,6 +213,11 @@ impl<D: Disk, E: Executor> Core<D, E> {
         loop {
             match self.look_for_room() {
                 Look::Room(room) => return room,
+                Look::Mark => {
+                    if let Err(failure) = self.write_mark().await {
+                        self.give_up(Vec::new(), failure);
+                    }
+                }
                 // Whoever keeps the next file cannot be settled now.
                 Look::Wait if self.settling_count.get() == 0 => {
                     if let Some(times) = self.blocked_pace.due((), Timestamp::NONE, 1) {
@@ -251,6 +258,9 @@ impl<D: Disk, E: Executor> Core<D, E> {
             }
             let kept = ring.next_unsettled().filter(|_| !is_hasty);
             if kept.is_none() {
+                if !is_hasty && ring.must_mark() {
+                    return Look::Mark;
+                }
                 ring.advance();
             }
             kept
@@ -398,6 +408,22 @@ impl<D: Disk, E: Executor> Core<D, E> {
         Some((slot, buffer))
     }
 
+    /// Writes a set without groups: what is needed now, before the file that is needed no more is used again.
+    async fn write_mark(&self) -> Result<(), LogFailure> {
+        let mut buffer = self.disk.allocate(MARK_BYTES);
+        buffer.truncate(MARK_BYTES);
+        let slot = {
+            let mut ring = self.ring.borrow_mut();
+            let Some(ring) = ring.as_mut() else { return Ok(()) };
+            let slot = ring.take(MARK_BYTES);
+            let writer = SetWriter::new(buffer.as_bytes_mut());
+            let filled = writer.finish(ring.number, slot.sequence, slot.oldest);
+            assert!(filled == MARK_BYTES);
+            slot
+        };
+        self.transfer(&slot, buffer).await
+    }
+
     async fn transfer(&self, slot: &Slot<D>, buffer: D::Buffer) -> Result<(), LogFailure> {
         let bytes = buffer.as_bytes().len() as u64;
         let written = slot.file.write_rc_at(Rc::new(buffer), slot.position).await;
@@ -410,7 +436,12 @@ impl<D: Disk, E: Executor> Core<D, E> {
             return Ok(());
         }
         count(&counters.syncs, 1);
-        slot.file.data_sync().await.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))
+        let synced = slot.file.data_sync().await;
+        synced.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
+        if let Some(ring) = self.ring.borrow_mut().as_mut() {
+            ring.note_told(slot.oldest);
+        }
+        Ok(())
     }
 
     /// The group is durable: says so, and remembers that its segment lacks it.
@@ -530,6 +561,8 @@ impl<D: Disk, E: Executor> Core<D, E> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Look {
     Room(Room),
+    /// The newest set still calls needed what was settled since: it has to be said first.
+    Mark,
     /// Something has to be settled first.
     Wait,
 }

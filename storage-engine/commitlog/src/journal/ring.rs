@@ -16,6 +16,9 @@ use crate::small_file;
 /// Where sets begin in a file: its first block is the header's.
 pub(crate) const SETS_AT: u64 = BLOCK_BYTES as u64;
 
+/// What a mark takes, for which each file has room behind its sets.
+pub(crate) const MARK_BYTES: usize = BLOCK_BYTES;
+
 /// Whose journal it is, and how it is made.
 #[derive(Debug, Clone)]
 pub(crate) struct JournalPlace {
@@ -29,9 +32,10 @@ impl JournalPlace {
         small_file::join(JOURNAL_DIRECTORY, &self.shard)
     }
 
-    /// Largest set, padding included: two at least fit a file.
+    /// Largest set, padding included: two at least fit a file, and a mark.
     pub(crate) fn set_bytes_max(&self) -> usize {
-        let half = small_file::block_floor((self.options.file_bytes - SETS_AT) / 2);
+        let for_sets = self.options.file_bytes - SETS_AT - MARK_BYTES as u64;
+        let half = small_file::block_floor(for_sets / 2);
         usize::try_from(half).unwrap_or(SET_BYTES_MAX).min(SET_BYTES_MAX)
     }
 }
@@ -45,8 +49,8 @@ struct RingFile<D: Disk> {
     file: Rc<D::File>,
     /// Groups in it that their segments do not hold yet.
     unsettled: u64,
-    /// Sequence of its first set; `None` before it is used.
-    first_sequence: Option<u64>,
+    /// Sequence of its first set and its last; `None` before it is used.
+    sequences: Option<(u64, u64)>,
 }
 
 /// The ring, ready for sets.
@@ -58,6 +62,8 @@ pub(crate) struct Ring<D: Disk> {
     current: usize,
     position: u64,
     sequence: u64,
+    /// The oldest set that the newest lasting one calls needed.
+    told_oldest: u64,
 }
 
 /// Where the next set goes.
@@ -91,20 +97,33 @@ impl<D: Disk> Ring<D> {
                 file_bytes: place.options.file_bytes,
             };
             let file = Rc::new(make_file(disk, &path, &header).await.at(&path)?);
-            files.push(RingFile { file, unsettled: 0, first_sequence: None });
+            files.push(RingFile { file, unsettled: 0, sequences: None });
         }
         disk.sync_dir(&directory).await.at(&directory)?;
         let file_bytes = place.options.file_bytes;
-        Ok(Self { files, file_bytes, number, current: 0, position: SETS_AT, sequence })
+        let (position, told_oldest) = (SETS_AT, 0);
+        Ok(Self { files, file_bytes, number, current: 0, position, sequence, told_oldest })
     }
 
     fn next(&self) -> usize {
         (self.current + 1) % self.files.len()
     }
 
-    /// Whether a set of `bytes` fits the current file.
+    /// Whether a set of `bytes` fits the current file, and a mark behind it.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
-        self.position + bytes as u64 <= self.file_bytes
+        self.position + (bytes + MARK_BYTES) as u64 <= self.file_bytes
+    }
+
+    /// Whether a mark has to be written before the next file is used again: the newest set that lasts calls sets needed that lie
+    /// there. They were settled since, and a write that is torn would leave it without them.
+    pub(crate) fn must_mark(&self) -> bool {
+        let sequences = self.files[self.next()].sequences;
+        sequences.is_some_and(|(_, last)| self.told_oldest <= last)
+    }
+
+    /// A set is lasting that says so.
+    pub(crate) fn note_told(&mut self, oldest: u64) {
+        self.told_oldest = oldest;
     }
 
     /// The file that is used after the current one, if something in it is not settled.
@@ -117,12 +136,12 @@ impl<D: Disk> Ring<D> {
     pub(crate) fn advance(&mut self) {
         self.current = self.next();
         self.position = SETS_AT;
-        self.files[self.current].first_sequence = None;
+        self.files[self.current].sequences = None;
     }
 
     /// Takes the place for a set of `bytes`, which fits the current file.
     pub(crate) fn take(&mut self, bytes: usize) -> Slot<D> {
-        assert!(self.has_room(bytes));
+        assert!(self.position + bytes as u64 <= self.file_bytes);
         assert!(bytes.is_multiple_of(BLOCK_BYTES));
         self.sequence += 1;
         let sequence = self.sequence;
@@ -133,7 +152,9 @@ impl<D: Disk> Ring<D> {
             sequence,
             oldest: self.oldest().unwrap_or(sequence),
         };
-        self.files[self.current].first_sequence.get_or_insert(sequence);
+        let current = &mut self.files[self.current];
+        current.sequences =
+            Some((current.sequences.map_or(sequence, |(first, _)| first), sequence));
         self.position += bytes as u64;
         slot
     }
@@ -141,7 +162,7 @@ impl<D: Disk> Ring<D> {
     /// Sequence of the first set of the oldest file that a replay needs.
     fn oldest(&self) -> Option<u64> {
         let needed = self.files.iter().filter(|file| file.unsettled > 0);
-        needed.filter_map(|file| file.first_sequence).min()
+        needed.filter_map(|file| file.sequences).map(|(first, _)| first).min()
     }
 
     /// Groups that went into a file are behind now.

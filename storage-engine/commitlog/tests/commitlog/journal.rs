@@ -186,7 +186,7 @@ fn the_last_set_may_be_torn() {
     world.executor.drop_tasks();
     world.disk.crash();
     let mut stopped = world.drop_process();
-    stopped.disk.edit("journal/0/0001.journal", |bytes| bytes[3 * BLOCK_BYTES + 200] ^= 1);
+    stopped.disk.edit("journal/0/0001.journal", |bytes| bytes[4 * BLOCK_BYTES + 200] ^= 1);
     let report = recover(&stopped);
     assert_eq!((report.groups, report.missing_sets), (11, 0), "{report:?}");
     stopped.model.pop();
@@ -297,4 +297,36 @@ fn a_directory_says_that_it_may_hold_a_journal() {
     assert_eq!(version(&world).as_deref(), Some("2"));
     world.executor.run(directory::leave_in_order(&world.disk)).unwrap();
     assert_eq!(version(&world).as_deref(), Some("1"));
+}
+
+/// The sequence of the set at `position` of a file of the ring; 0 where there is none.
+fn sequence_at(world: &crate::support::world::Stopped, name: &str, position: usize) -> u64 {
+    world.disk.edit(&format!("journal/0/{name}"), |bytes| {
+        let sequence = &bytes[position + 16..position + 24];
+        u64::from_be_bytes(sequence.try_into().unwrap())
+    })
+}
+
+#[test]
+fn a_torn_write_into_a_file_that_is_used_again_takes_nothing_that_is_needed() {
+    // Eight sets of a block each, and a mark, fit a file.
+    let mut world = world(OPTIONS);
+    world.disk.hold_writes_of(".log");
+    world.fill(24, 1, 1_000);
+    // Every file is full of what is behind: the newest set calls all of it needed, and settling it lets the first file be used again.
+    world.disk.hold_writes_of("");
+    world.fill(1, 1, 1_000);
+    let stopped = world.drop_process();
+    stopped.disk.crash();
+    let sets = [1, 2].map(|block| sequence_at(&stopped, "0000.journal", block * BLOCK_BYTES));
+    assert!(
+        sets[0] > sets[1],
+        "{sets:?}: the newest set is the first of a file that was used before"
+    );
+    // As if only half of its sectors had arrived.
+    stopped.disk.edit("journal/0/0000.journal", |bytes| {
+        bytes[BLOCK_BYTES + 512..2 * BLOCK_BYTES].fill(0x5a);
+    });
+    let report = recover(&stopped);
+    assert_eq!((report.missing_sets, report.strays), (0, Vec::new()));
 }
