@@ -27,17 +27,21 @@ fn read_on(world: &World, from: Offset, bytes_max: usize) -> Offset {
     next
 }
 
+/// Reads all of it; gives how many bytes came from the disk, and how many there are.
+fn read_all(world: &World) -> (u64, u64) {
+    let before = world.disk.read_bytes();
+    let mut from = Offset(0);
+    while from < world.log.ends().safe_end() {
+        from = read_on(world, from, 1 << 20);
+    }
+    (world.disk.read_bytes() - before, world.log.size_bytes())
+}
+
 #[test]
 fn each_byte_is_read_once_by_who_reads_on() {
     // Batches that fill an answer, and such that many fit: of the first kind, an index entry names the one before.
     for (count, batch_bytes) in [(12, 1_000_000), (200, 60_000)] {
-        let world = cold(count, batch_bytes, 32 << 20);
-        let before = world.disk.read_bytes();
-        let mut from = Offset(0);
-        while from < world.log.ends().safe_end() {
-            from = read_on(&world, from, 1 << 20);
-        }
-        let (read, held) = (world.disk.read_bytes() - before, world.log.size_bytes());
+        let (read, held) = read_all(&cold(count, batch_bytes, 32 << 20));
         assert!(read < held + held / 20, "{read} bytes read of {held}");
     }
 }
@@ -66,12 +70,6 @@ fn who_reads_here_and_there_has_nothing_read_ahead() {
 
 #[test]
 fn a_small_cache_is_not_filled_with_what_nobody_has_asked_for() {
-    let world = cold(12, 1_000_000, 1 << 20);
-    let before = world.disk.read_bytes();
-    let mut from = Offset(0);
-    while from < world.log.ends().safe_end() {
-        from = read_on(&world, from, 1 << 20);
-    }
-    let (read, held) = (world.disk.read_bytes() - before, world.log.size_bytes());
+    let (read, held) = read_all(&cold(12, 1_000_000, 1 << 20));
     assert!(read < held + held / 20, "{read} bytes read of {held}");
 }

@@ -10,7 +10,6 @@ mod aside;
 mod compare;
 mod consume;
 mod failure;
-mod interrupt;
 mod mixed;
 mod options;
 mod page;

@@ -90,7 +90,8 @@ impl Show for Report {
 
 /// Runs every check; fails if one has.
 pub(crate) fn run(args: &SelfTestArgs) -> Outcome {
-    let stop = signals::watch(signals::Words { first: Some("stopping"), second: None })?;
+    let words = signals::Words { first: Some("stopping"), second: None };
+    let stop = signals::watch(&signals::ENDING, words)?;
     let root = local::nearest_existing(&args.dir).to_owned();
     let mut output = Output::new(args.output.output);
     let system = System::look();

@@ -25,11 +25,14 @@ pub(crate) struct Words {
     pub(crate) second: Option<&'static str>,
 }
 
-/// From here on SIGINT, SIGTERM and SIGHUP ask to stop. Call it before any thread is started: threads inherit what is blocked.
-pub(crate) fn watch(words: Words) -> Outcome<StopSignal> {
+/// All by which one asks a process to end; a terminal that is closed is one of them.
+pub(crate) const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+
+/// From here on these signals ask to stop. Call it before any thread is started: threads inherit what is blocked.
+pub(crate) fn watch(signals: &[Signal], words: Words) -> Outcome<StopSignal> {
     let mut caught = SigSet::empty();
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        caught.add(signal);
+    for signal in signals {
+        caught.add(*signal);
     }
     caught.thread_block().map_err(|errno| Failure::io("signals", &errno.into()))?;
     let stop = StopSignal::default();

@@ -60,7 +60,8 @@ pub(crate) struct TopArgs {
 
 /// Shows what a node does until it is told to end.
 pub(crate) fn run(args: &TopArgs) -> Outcome {
-    let stop = signals::watch(signals::Words { first: None, second: None })?;
+    let words = signals::Words { first: None, second: None };
+    let stop = signals::watch(&signals::ENDING, words)?;
     crate::commands::run(Path::new("."), async |platform| match destination(args) {
         Destination::Screen => live(&platform, args, &stop).await,
         Destination::Lines => lines(&platform, args, &stop).await,

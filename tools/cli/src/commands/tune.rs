@@ -109,7 +109,7 @@ pub(crate) fn run(args: &TuneArgs) -> Outcome {
         first: Some("stopping; what was started is ended and removed"),
         second: Some("ended; a directory .corelog-tune-… may be left"),
     };
-    let stop = signals::watch(words)?;
+    let stop = signals::watch(&signals::ENDING, words)?;
     let root = args.dir.canonicalize().map_err(|error| Failure::io(args.dir.display(), &error))?;
     let mut report =
         super::run(&root, async |platform| measure(&platform, &root, args, &stop).await)?;

@@ -11,17 +11,30 @@ use std::path::Path;
 use load::{LoadError, Outcome as Ran, Unsound};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_timerslack;
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 use node::{CorePlatform, StopSignal};
 
 use super::options::{Cpus, ToldArgs};
 use super::told::Told;
-use super::{interrupt, page, report};
+use super::{page, report};
+use crate::commands::signals::{self, Words};
 use crate::exit::{Exit, Failure, Outcome};
 use crate::output::{Format, Output};
 
 /// The least that Linux knows: 0 stands for its default.
 const TIMER_SLACK_NS: u64 = 1;
+
+/// The first ends sending and reading, and the run is audited and told. Not SIGHUP: with its terminal nobody is left to be told.
+const INTERRUPTING: [Signal; 2] = [Signal::SIGINT, Signal::SIGTERM];
+
+/// What a run that is interrupted says.
+const INTERRUPTED: Words = Words {
+    first: Some(
+        "stopping; the run is audited and told as far as it went. Another signal, half a second later or more, ends at once",
+    ),
+    second: Some("ended; a topic that was made for the run is still there"),
+};
 
 /// What a run is told on the command line beside what it does.
 pub(super) struct Session<'a> {
@@ -44,7 +57,7 @@ pub(super) fn run(
     // Linux wakes sleepers 50 us late to save power: at a fixed rate every latency would have that on top. Where it is refused
     // "sent late by" tells.
     let _ = set_timerslack(TIMER_SLACK_NS);
-    let stop = interrupt::watch()?;
+    let stop = signals::watch(&INTERRUPTING, INTERRUPTED)?;
     let save = session.told.save.as_deref().map(Save::open).transpose()?;
     let page = session.told.page.as_deref().map(page::PageFile::open).transpose()?;
     let mut told = Told::new(session.told)?;
