@@ -1,6 +1,6 @@
 """The churn run: do a model and the node agree after every kill, while topics come, change and go?
 
-    churn_run.py [--corelog PATH] [--seed N] [--kills 20] [--shards 2]
+    churn_run.py [--corelog PATH] [--seed N] [--kills 20] [--shards 2] [--set KEY=VALUE]...
     churn_run.py --self-test
 
     churn/self-test The comparison sees what was changed on purpose, and a client that a living node
@@ -35,7 +35,7 @@ from differential.schema import Fields
 from differential.side import ZERO_ID, Side
 from harness import raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.report import CheckFailed, Report, expect, expect_equal
 from harness.scratch import scratch_directory
 from harness.topic_model import (
@@ -455,7 +455,7 @@ def world(options: argparse.Namespace, binary: Path, scratch: Path) -> Iterator[
     """A running node with a model that is empty, like it."""
     choice = random.Random(options.seed)
     churners = [Churner(n, random.Random(choice.random())) for n in range(CLIENTS)]
-    settings = ("auto.create.topics.enable=false",)
+    settings = settings_of(options, "auto.create.topics.enable=false")
     broker = Broker(Launch("corelog", binary, options.shards, settings), scratch / "data")
     try:
         broker.start()
@@ -581,6 +581,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--shards", type=int, default=2)
     parser.add_argument("--self-test", action="store_true", help="only try the comparison")
+    add_settings(parser)
     options, report = parser.parse_args(), Report()
     report.run("churn/self-test", lambda: expect(not self_test(), "; ".join(self_test())))
     if not options.self_test:

@@ -1,6 +1,6 @@
 """The disk-full run: a node on a small file system of its own, filled until it refuses.
 
-    disk_full_run.py [--corelog PATH] [--mib 1024] [--shards 2]
+    disk_full_run.py [--corelog PATH] [--mib 1024] [--shards 2] [--set KEY=VALUE]...
 
 Makes an ext4 file system in a file, mounts it through a loop device and runs the node on it. Who may
 not do that (no root, a container without the right to mount or without loop devices) is told so, and
@@ -39,7 +39,7 @@ from confluent_kafka.admin import (
 )
 from harness import clients, raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.report import NOTHING_CHECKED, CheckFailed, Report, Skipped, expect, expect_equal
 from harness.scratch import scratch_directory
 from harness.waiting import wait_while
@@ -422,12 +422,13 @@ def main() -> int:
     add_binary(parser)
     parser.add_argument("--mib", type=int, default=1024, help="size of the device")
     parser.add_argument("--shards", type=int, default=2)
+    add_settings(parser)
     options, report = parser.parse_args(), Report()
     binary = options.corelog or target_binary("corelog")
 
     def launch(floor_bytes: int) -> Launch:
-        settings = (f"disk.floor.bytes={floor_bytes}", "log.retention.check.interval.ms=1000")
-        return Launch("corelog", binary, options.shards, settings)
+        own = (f"disk.floor.bytes={floor_bytes}", "log.retention.check.interval.ms=1000")
+        return Launch("corelog", binary, options.shards, settings_of(options, *own))
 
     images: list[Path] = []
     checks: dict[str, Callable[[], str]] = {

@@ -1,6 +1,7 @@
 """The files run: Kafka's own dump-log judges every file that a broker leaves behind.
 
     dump_log_run.py [--corelog PATH | --kafka] [--records 1000000] [--shards 2]
+                    [--set KEY=VALUE]...
 
 Mixed records (every codec, keys, headers, nulls, idempotent and not, 10 MB ones) go into several
 topics with small segments. Then, each step a line:
@@ -26,7 +27,7 @@ from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.clients import CODECS, Delivery
 from harness.dump_judge import judge_indexes, judge_logs, judge_snapshots
 from harness.kafka_tools import run, run_any
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.raw import Connection, FetchFrom
 from harness.report import Report, Skipped, expect, expect_equal
 from harness.scratch import scratch_directory
@@ -339,9 +340,11 @@ def main() -> int:
     which.add_argument("--kafka", action="store_true", help="run against the reference broker")
     parser.add_argument("--records", type=int, default=RECORDS_FULL)
     parser.add_argument("--shards", type=int, default=2)
+    add_settings(parser)
     options, report = parser.parse_args(), Report()
     kind = "kafka" if options.kafka else "corelog"
-    launch = Launch(kind, options.corelog or target_binary("corelog"), options.shards)
+    binary = options.corelog or target_binary("corelog")
+    launch = Launch(kind, binary, options.shards, settings_of(options))
     with scratch_directory("dump-log-run-", report) as scratch:
         broker = Broker(launch, scratch / "data")
         world = World(broker, max(1, RECORDS_FULL // options.records))

@@ -1,6 +1,7 @@
 """The hostile run: clients that do not behave cost the node a bounded amount, and others next to nothing.
 
     hostile_run.py [--corelog PATH] [--connections 10000] [--seconds 8] [--only NAME ...]
+                   [--set KEY=VALUE]...
 
     hostile/crowd          so many connections, one in a hundred of them active
     hostile/slowloris      requests that come one byte at a time
@@ -32,7 +33,7 @@ from pathlib import Path
 
 from harness import clients, raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.raw import Connection, FetchFrom
 from harness.report import CheckFailed, Report, expect, expect_equal
 from harness.scratch import scratch_directory
@@ -214,9 +215,10 @@ def main() -> int:
     )
     names = [case.name for case in cases(0)]
     parser.add_argument("--only", nargs="+", choices=names, help="cases by name")
+    add_settings(parser)
     options, report = parser.parse_args(), Report()
     room = connections_max()
-    settings = (f"log.open.files.max={SEGMENT_FILES}",)
+    settings = settings_of(options, f"log.open.files.max={SEGMENT_FILES}")
     binary = options.corelog or target_binary("corelog")
     launch = Launch("corelog", binary, shards=2, settings=settings)
     scratch = scratch_directory("hostile-", report)

@@ -1,6 +1,7 @@
 """The kill run: does an acknowledgement survive a killed process?
 
     kill_run.py [--corelog PATH | --kafka] [--records 1000000] [--kills 20] [--shards 2]
+                [--set KEY=VALUE]...
     kill_run.py --self-test
 
 One librdkafka producer with acks=all writes numbered records while the broker is killed with
@@ -28,7 +29,7 @@ from confluent_kafka import KafkaError, Message, TopicPartition
 from harness import clients
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.log_checker import NOT_ACKED, OFFSET_UNKNOWN, Verdict, check_partition, self_test
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.report import CheckFailed, Report, expect
 from harness.scratch import scratch_directory
 
@@ -236,11 +237,13 @@ def main() -> int:
     parser.add_argument(
         "--self-test", action="store_true", help="only try the checker on damaged logs"
     )
+    add_settings(parser)
     options, report = parser.parse_args(), Report()
     report.run("kill/self-test", lambda: expect(not self_test(), "; ".join(self_test())))
     if not options.self_test:
         kind = "kafka" if options.kafka else "corelog"
-        launch = Launch(kind, options.corelog or target_binary("corelog"), options.shards)
+        binary = options.corelog or target_binary("corelog")
+        launch = Launch(kind, binary, options.shards, settings_of(options))
         for mode in MODES:
             if launch.is_corelog or not mode.topic:
                 report.run(f"kill/{mode.name}", partial(run, launch, options, mode))

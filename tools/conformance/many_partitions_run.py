@@ -1,6 +1,7 @@
 """The many partitions run: what 10,000 partitions cost one node that may open 4,096 files.
 
     many_partitions_run.py [--corelog PATH] [--partitions 10000] [--topics 10] [--open-files 4096]
+                           [--set KEY=VALUE]...
 
 Creates the partitions, kills the node while all of them are empty, writes to every one of them, kills it
 again, stops it in order, and prints a line a figure: how long the creation took, how long each start took
@@ -28,7 +29,7 @@ from confluent_kafka import Message, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from harness import clients, raw
 from harness.broker import Broker, Launch, end_children_on_sigterm
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.report import Report, expect, expect_equal
 from harness.scratch import scratch_directory
 
@@ -297,10 +298,11 @@ def main() -> int:
         help="what takes less is never too slow: more on a machine that has other work",
     )
     parser.add_argument("--keep", type=Path, help="use this directory, and leave it behind")
+    add_settings(parser)
     options, report = parser.parse_args(), Report()
     limited = ("prlimit", f"--nofile={options.open_files}:{options.open_files}")
     binary = options.corelog or target_binary("corelog")
-    launch = Launch("corelog", binary, options.shards, prefix=limited)
+    launch = Launch("corelog", binary, options.shards, settings_of(options), prefix=limited)
     if options.keep:
         run(report, launch, options, options.keep)
     else:

@@ -1,6 +1,6 @@
 """The client runs: every check against a live broker with 1 and with 2 shards.
 
-    run.py --corelog PATH [--shards 1,2] [--full] [--only TEXT]...
+    run.py --corelog PATH [--shards 1,2] [--full] [--only TEXT]... [--set KEY=VALUE]...
     run.py --kafka        the same checks against the reference: do the checks hold water?
 
 Prints a line a check and `N passed, N failed`; the exit code is 0 only if nothing failed.
@@ -27,7 +27,7 @@ from checks import (
 )
 from harness.broker import Broker, Launch, end_children_on_sigterm
 from harness.kafka_tools import KafkaTools
-from harness.paths import add_binary, target_binary
+from harness.paths import add_binary, add_settings, settings_of, target_binary
 from harness.report import Report
 
 RUNNING = {
@@ -58,7 +58,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], help="checks whose name contains this"
     )
-    parser.add_argument("--set", action="append", default=[], help="a setting of the broker")
+    add_settings(parser)
     options = parser.parse_args()
     for text in options.only:
         if not any(text in name for name in (*RUNNING, *STOPPED)):
@@ -95,7 +95,7 @@ def main() -> int:
     """Runs what the command line asks for."""
     options, report = arguments(), Report()
     binary = options.corelog or target_binary("corelog")
-    settings = tuple(options.set)
+    settings = settings_of(options)
     if options.kafka:
         run_with(Launch("kafka", binary, settings=settings), options, report)
     else:

@@ -40,3 +40,29 @@ def add_binary(parser: "argparse.ArgumentParser | argparse._MutuallyExclusiveGro
     parser.add_argument(
         "--corelog", type=Path, help="our binary (default: release, else debug build)"
     )
+
+
+def add_settings(parser: argparse.ArgumentParser) -> None:
+    """The option by which a run is made again with other options of the broker; `settings_of` takes them."""
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        type=key_and_value,
+        metavar="KEY=VALUE",
+        help="an option of every broker that is started; may be given again",
+    )
+
+
+def settings_of(options: argparse.Namespace, *own: str) -> tuple[str, ...]:
+    """What a run sets by itself, and what its command line sets: that wins, for a broker takes no option twice."""
+    given = {setting.partition("=")[0] for setting in options.set}
+    return (*(setting for setting in own if setting.partition("=")[0] not in given), *options.set)
+
+
+def key_and_value(text: str) -> str:
+    """A setting as the broker takes it; whether it knows the key, it says itself."""
+    key, found, _ = text.partition("=")
+    if not (key and found):
+        raise argparse.ArgumentTypeError(f"{text}: must be KEY=VALUE")
+    return text
