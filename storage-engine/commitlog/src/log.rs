@@ -590,14 +590,19 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         if let Some(inner) = self.this.upgrade() {
             self.shared.durability.sync(inner);
         }
-        // Nothing more is in flight that the cache would have to keep, unless it is all that readers have of durable records.
-        if !self.is_behind() {
-            self.tail.set_written(Offset(i64::MAX));
-        }
+        self.let_tail_go();
         self.moved.notify();
         let listener = self.listener.borrow().clone();
         if let Some(listener) = listener {
             listener.failed(failure);
+        }
+    }
+
+    /// Of a log that failed the cache keeps nothing, unless it is all that readers have of durable records, or soon will be: a set of
+    /// the journal that is in flight may still complete.
+    fn let_tail_go(&self) {
+        if self.failure.get().is_some() && self.lane.journal.is_idle() && !self.is_behind() {
+            self.tail.set_written(Offset(i64::MAX));
         }
     }
 
@@ -778,6 +783,7 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
     }
 
     fn idle(&self) {
+        self.let_tail_go();
         self.moved.notify();
     }
 

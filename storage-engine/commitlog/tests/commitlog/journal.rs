@@ -330,3 +330,41 @@ fn a_torn_write_into_a_file_that_is_used_again_takes_nothing_that_is_needed() {
     let report = recover(&stopped);
     assert_eq!((report.missing_sets, report.strays), (0, Vec::new()));
 }
+
+#[test]
+fn a_log_that_fails_beside_a_set_in_flight_keeps_what_the_set_makes_durable() {
+    let at_once = JournalOptions { settle_bytes: 1, ..OPTIONS };
+    let no_memory = Settings { tail_cache_bytes: 0, read_cache_bytes: 0, ..settings(at_once) };
+    let mut world = World::new(no_memory);
+    while world.log.size_bytes() + 5_080 <= 65_536 {
+        world.fill(1, 1, 5_000);
+        world.settle();
+    }
+    let until = |world: &World, is_so: &dyn Fn() -> bool| {
+        world.executor.run(async {
+            while !is_so() {
+                futures_lite::future::yield_now().await;
+            }
+        });
+    };
+    // The next segment begins and is settled, and the first one's seal waits for its sync; then a set is on its way.
+    let first_segment = format!("{:020}.log", 0);
+    world.disk.hold_syncs_of(&first_segment);
+    world.fill(1, 1, 5_000);
+    assert_eq!(world.log.segment_count(), 2);
+    until(&world, &|| world.store.counters().journal_behind_bytes == 0);
+    world.disk.hold_writes_of(".journal");
+    world.append(&batch(Codec::None, NOW.0, 1, 5_000));
+    world.disk.fail_syncs_of(&first_segment);
+    world.disk.hold_syncs_of("");
+    until(&world, &|| world.log.failure().is_some());
+    // The set comes through; its segment's turn has not come yet.
+    world.disk.hold_writes_of(".log");
+    let accepted = world.log.ends().accepted();
+    until(&world, &|| world.log.ends().durable() == accepted);
+    world.verify(1 << 20);
+    world.disk.hold_writes_of("");
+    world.disk.fail_syncs_of("");
+    world.settle();
+    world.crash().verify(1 << 20);
+}
