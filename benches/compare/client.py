@@ -5,10 +5,12 @@ was not kept is a finding, and no reason to throw the round away.
 """
 
 import json
+import math
 import os
 import re
 import signal
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,6 +34,8 @@ class Client:
     card: Path
     cpu: str
     running: list["subprocess.Popen[str]"] = field(default_factory=list)
+    # Nothing runs beyond this instant of the monotonic clock.
+    ends: float = math.inf
 
     def start(self, command: Sequence[str]) -> "subprocess.Popen[str]":
         """Starts a client in the background."""
@@ -51,6 +55,7 @@ class Client:
 
     def finish(self, process: "subprocess.Popen[str]", seconds_max: float) -> tuple[int, str]:
         """Its exit code and what it printed; ends it when it takes too long."""
+        seconds_max = max(0.0, min(seconds_max, self.ends - time.monotonic()))
         try:
             output, _ = process.communicate(timeout=seconds_max)
         except subprocess.TimeoutExpired:
@@ -105,7 +110,10 @@ def judged(save: Path, code: int, output: str) -> dict[str, Any]:
 
 
 def unsound(result: dict[str, Any]) -> str | None:
-    """Why a round does not count; `None` where it does."""
+    """Why a round does not count; `None` where it does. Of a mixed run both halves must."""
+    if beside := result.get("beside"):
+        if reason := unsound(beside):
+            return f"the reading beside: {reason}"
     audit = result["audit"]
     if not audit["has_passed"]:
         facts = [finding["fact"] for finding in audit.get("findings", [])[:3]]

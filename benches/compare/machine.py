@@ -1,14 +1,10 @@
-"""What the machine is, what its disk has room for, and whether its device was told to flush."""
+"""What the machine is, and what its disk has room for."""
 
 import os
 import platform
 import shutil
 import subprocess
-from dataclasses import dataclass
 from pathlib import Path
-
-# Documentation/block/stat.rst: the 16th field counts flush requests that the device has done.
-FLUSHES_FIELD = 15
 
 
 class MachineError(Exception):
@@ -19,34 +15,6 @@ def device_of(directory: Path) -> str:
     """The block device below a directory, as MAJOR:MINOR."""
     number = os.stat(directory).st_dev
     return f"{os.major(number)}:{os.minor(number)}"
-
-
-def flush_count(device: str, sys_dev: Path = Path("/sys/dev/block")) -> int | None:
-    """Flushes that the device has done since it is there; `None` where the kernel does not tell."""
-    try:
-        fields = (sys_dev / device / "stat").read_text().split()
-        return int(fields[FLUSHES_FIELD])
-    except (OSError, IndexError, ValueError):
-        return None
-
-
-@dataclass(frozen=True)
-class Flushes:
-    """The device below `directory`, watched over a round."""
-
-    device: str
-    before: int | None
-
-    @classmethod
-    def watch(cls, directory: Path) -> "Flushes":
-        """From now on."""
-        device = device_of(directory)
-        return cls(device, flush_count(device))
-
-    def since(self) -> int | None:
-        """Flushes since then; `None` where they are not told."""
-        now = flush_count(self.device)
-        return None if now is None or self.before is None else now - self.before
 
 
 def need_space(directory: Path, bytes_needed: int) -> None:

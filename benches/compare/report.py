@@ -6,13 +6,15 @@ Pure but for the writing of files. A row that did not settle, and a scenario tha
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import effort as efforts
 from figures import Spread, Target, number, ratios, spread
 from scenarios import BY_ID, HIGHER_IS_BETTER, Across, Load, Row
 from sides import CORELOG
+from state import State, part_of
 
 BEGIN, END = "<!-- compare:begin -->", "<!-- compare:end -->"
 # Of figures without a target these are in the table; JSON has all.
@@ -37,6 +39,8 @@ class Line:
     # "met", "missed", "not measured", or nothing where nothing was wanted.
     verdict: str
     note: str = ""
+    # How long and how often, and by which build where there were several.
+    effort: str = ""
 
 
 def median_of(values: Sequence[float | None]) -> float | None:
@@ -79,7 +83,7 @@ def verdict_of(checks: Sequence[bool], is_measured: bool) -> str:
     return "met" if all(checks) else "missed"
 
 
-def line_of(load: Load, row: Row, cell: dict[str, Any]) -> Line:
+def line_of(load: Load, row: Row, cell: dict[str, Any], pairs_wanted: int = 0) -> Line:
     """A row of a load."""
     kafka = best_kafka(cell, row.figure)
     ours = column(cell, CORELOG, row.figure)
@@ -100,13 +104,15 @@ def line_of(load: Load, row: Row, cell: dict[str, Any]) -> Line:
         " and ".join(wanted),
         verdict_of(checks, is_measured),
         # Where it answered nothing in time there is no figure of it, and the reason is wanted all the more.
-        ", ".join(remarks(cell, kafka or best_kafka(cell, "MB/s"))),
+        ", ".join(remarks(cell, kafka or best_kafka(cell, "MB/s"), pairs_wanted)),
     )
 
 
-def remarks(cell: dict[str, Any], kafka: str | None) -> list[str]:
+def remarks(cell: dict[str, Any], kafka: str | None, pairs_wanted: int) -> list[str]:
     """What a reader must know of the rounds."""
     found = [] if cell["has_settled"] else ["not settled"]
+    if len(cell["pairs"]) < pairs_wanted:
+        found.append(f"{efforts.counted(len(cell['pairs']), 'pair')} only")
     for side, name in ((CORELOG, "Corelog"), (kafka, "Kafka")):
         if side and median_of(column(cell, side, "behind")):
             found.append(f"{name} did not keep the rate")
@@ -146,38 +152,83 @@ def lines_of_special(cell: dict[str, Any]) -> list[Line]:
     return lines
 
 
-def lines_of_floor(state: dict[str, Any]) -> list[Line]:
-    """S1a and S2b to the thread that does nothing else, in the same session."""
+def lines_of_floor(state: State) -> list[Line]:
+    """S1a and S2b to the thread that does nothing else, in the same part."""
     lines = []
     for name, floor in (("S1a", "direct write, 1 MiB"), ("S2b", "direct write + fdatasync, 1 MiB")):
-        row = state.get("floor", {}).get(f"floor: receive + CRC + {floor}")
         cell = state["cells"].get(name)
-        if row is None or cell is None or cell["status"] != "done":
+        if cell is None or cell["status"] != "done":
+            continue
+        row = part_of(state, cell).get("floor", {}).get(f"floor: receive + CRC + {floor}")
+        if row is None:
             continue
         for figure, least in (("MB/s", row["gb_per_second"] * 1000), ("CPU-s/GB", row["cpu_seconds_per_gb"])):
             ours = median_of(column(cell, CORELOG, figure))
             found = spread(ratios([ours], [least]))
-            lines.append(Line(name, "floor", f"{figure}, to the floor program", ours, least, found, "", ""))
+            line = Line(name, "floor", f"{figure}, to the floor program", ours, least, found, "", "")
+            lines.append(replace(line, effort=effort_text(state, cell)))
     return lines
 
 
-def lines_of(state: dict[str, Any]) -> list[Line]:
+def lines_of(state: State) -> list[Line]:
     """All lines, in the order of the scenarios."""
     lines: list[Line] = []
     for name, cell in state["cells"].items():
-        if cell["status"] != "done":
-            lines.append(Line(name, "", f"{cell['status']}: {cell['why']}", None, None, None, "", "not measured"))
-        elif cell["kind"] == "special":
-            lines += lines_of_special(cell)
-        else:
-            load = BY_ID[name]
-            lines += [line_of(load, row, cell) for row in load.rows]
-            others = state["cells"]
-            for across in load.across:
-                other = others.get(across.kafka_load)
-                usable = other if other and other["status"] == "done" else None
-                lines.append(line_across(load, across, cell, usable))
+        found = lines_of_cell(state, name, cell)
+        lines += [replace(line, effort=effort_text(state, cell)) for line in found]
     return lines + lines_of_floor(state)
+
+
+def lines_of_cell(state: State, name: str, cell: dict[str, Any]) -> list[Line]:
+    """Those of one scenario."""
+    if cell["status"] != "done":
+        return [Line(name, "", f"{cell['status']}: {cell['why']}", None, None, None, "", "not measured")]
+    if cell["kind"] == "special":
+        return lines_of_special(cell)
+    load = BY_ID[name]
+    pairs_wanted = part_of(state, cell)["effort"]["pairs"]
+    lines = [line_of(load, row, cell, pairs_wanted) for row in load.rows]
+    for across in load.across:
+        other = state["cells"].get(across.kafka_load)
+        usable = other if other and other["status"] == "done" else None
+        line = line_across(load, across, cell, usable)
+        if usable and usable["part"] != cell["part"]:
+            line = replace(line, note=f"{across.kafka_load} is of another part: {effort_text(state, usable)}")
+        lines.append(line)
+    return lines
+
+
+def builds(state: State) -> set[tuple[str, str]]:
+    """Whose figures there are."""
+    parts = [part_of(state, cell) for cell in state["cells"].values()]
+    return {(part["corelog"], part["build"]) for part in parts}
+
+
+def effort_text(state: State, cell: dict[str, Any]) -> str:
+    """What stands behind a row; its build, where there were several."""
+    part = part_of(state, cell)
+    text = efforts.short(part["effort"])
+    return f"{text}, build {part['build'] or 'unknown'}" if len(builds(state)) > 1 else text
+
+
+def told_of_parts(state: State) -> list[str]:
+    """When, how and on what: a line for each part that has figures, and its machine where there were several."""
+    cells = state["cells"]
+    machines = []
+    lines = []
+    for index, part in enumerate(state["parts"]):
+        names = [name for name, cell in cells.items() if cell["part"] == index]
+        if not names:
+            continue
+        facts = ", ".join(f"{name} {value}" for name, value in part["machine"].items())
+        build = f", build {part['build']}" if part["build"] else ""
+        versions = f"Corelog {part['corelog']}{build}, Apache Kafka {part['kafka']}"
+        how = f"{efforts.long(part['effort'])}, {part['date']}, `{part['command']}`"
+        lines.append((f"- {how}, {versions}: {', '.join(names)}", facts))
+        machines.append(facts)
+    if len(set(machines)) <= 1:
+        return [*(f"Machine: {facts}." for facts in machines[:1]), "", *(line for line, _ in lines)]
+    return [f"{line}. Machine: {facts}" for line, facts in lines]
 
 
 def escaped(text: str) -> str:
@@ -201,8 +252,8 @@ def shown_ratio(ratio: Spread | None) -> str:
 def table(lines: Sequence[Line]) -> str:
     """Markdown."""
     text = [
-        "| scenario | durability | figure | Corelog | Kafka | ratio (least to most) | target | |",
-        "|---|---|---|---|---|---|---|---|",
+        "| scenario | durability | figure | Corelog | Kafka | ratio (least to most) | target | | effort |",
+        "|---|---|---|---|---|---|---|---|---|",
     ]
     for line in lines:
         if not line.target and not line.verdict and line.what.partition(",")[0] not in ALWAYS_SHOWN and line.durability:
@@ -210,7 +261,7 @@ def table(lines: Sequence[Line]) -> str:
         verdict = f"**{line.verdict}**" if line.verdict in ("missed", "not measured") else line.verdict
         last = ", ".join(part for part in (verdict, line.note) if part)
         cells = [line.scenario, line.durability, escaped(line.what), shown(line.ours), shown(line.theirs)]
-        cells += [shown_ratio(line.ratio), line.target or "-", last or "-"]
+        cells += [shown_ratio(line.ratio), line.target or "-", last or "-", line.effort]
         text.append("| " + " | ".join(cells) + " |")
     return "\n".join(text)
 
@@ -226,30 +277,31 @@ def grid(found: dict[str, Any]) -> str:
     return "\n".join("| " + " | ".join(cell(value) for value in line) + " |" for line in lines)
 
 
-def summary(state: dict[str, Any]) -> str:
+def summary(state: State) -> str:
     """The whole section between the markers."""
     lines = lines_of(state)
     verdicts = [line.verdict for line in lines if line.verdict]
     counts = {verdict: verdicts.count(verdict) for verdict in ("met", "missed", "not measured")}
-    machine = ", ".join(f"{name} {value}" for name, value in state["machine"].items())
-    options = state["options"]
     text = [
-        f"Measured {state['date']} by `{state['command']}`, Corelog {state['corelog']}, Apache Kafka {state['kafka']}. "
-        f"Machine: {machine}.",
-        "",
         f"{counts['met']} targets met, {counts['missed']} missed, {counts['not measured']} not measured.",
+        *told_of_parts(state),
         "",
         table(lines),
     ]
     for cell in state["cells"].values():
         if "grid" in cell:
             text += ["", grid(cell["grid"])]
-    notes = [f"{name}: {note}" for name, cell in state["cells"].items() for note in cell.get("notes", [])]
-    if options["scale"] != 1:
-        notes.insert(0, f"large sizes and times were scaled by {number(options['scale'])}")
-    if notes:
+    if notes := notes_of(state):
         text += ["", *(f"- {escaped(note)}" for note in notes)]
     return "\n".join(text)
+
+
+def notes_of(state: State) -> list[str]:
+    """What scenarios say of themselves, and later attempts that gave no figures."""
+    cells = state["cells"].items()
+    notes = [f"{name}: {note}" for name, cell in cells for note in cell.get("notes", [])]
+    again = [(name, cell["failed_again"]) for name, cell in cells if "failed_again" in cell]
+    return notes + [f"{name}: measured again without success, so that the earlier figures stand: {why}" for name, why in again]
 
 
 def replace_section(page: str, section: str) -> str:
@@ -271,13 +323,13 @@ def write_atomically(path: Path, text: str) -> None:
     beside.replace(path)
 
 
-def write(state: dict[str, Any], results: Path, page: Path | None) -> None:
+def write(state: State, results: Path, page: Path | None) -> None:
     """All that is told: JSON and markdown with the results, and the section of the page."""
     section = summary(state)
     lines = [line_as_json(line) for line in lines_of(state)]
-    known = {name: state[name] for name in ("date", "command", "corelog", "kafka", "machine", "options")}
     grids = {name: cell["grid"] for name, cell in state["cells"].items() if "grid" in cell}
-    whole = {**known, "rows": lines, "grids": grids}
+    parts = {name: cell["part"] for name, cell in state["cells"].items()}
+    whole = {"parts": state["parts"], "part_of": parts, "rows": lines, "grids": grids, "notes": notes_of(state)}
     write_atomically(results / "report.json", json.dumps(whole, indent=1) + "\n")
     write_atomically(results / "report.md", section + "\n")
     if page is not None:

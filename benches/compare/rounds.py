@@ -6,43 +6,36 @@
 Every broker that is started is ended by its pid, whatever happens; every wait has a bound.
 """
 
+import math
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import conformance  # noqa: F401
 import machine
 from client import Client, RoundFailed
+from effort import Effort
 from figures import warm_from
 from harness.broker import Broker
-from scenarios import HIGHER_IS_BETTER, Figures, Load, figures_of
-from sides import CORELOG, KAFKAS, Where, broker_of
+from scenarios import GIGABYTES_MAX, HIGHER_IS_BETTER, Figures, Load, figures_of
+from sides import CORELOG, Where, broker_of
 
 # Beyond this many discarded pairs the machine is not quiet, and the row says so.
 DISCARDED_MAX = 5
 FAILURES_MAX = 3
 # A broker that is warm from another load needs so much less.
 WARM_AGAIN = 4
+# A round as fast as possible ends when its bytes are sent: a warm-up is as many of them as it takes, and no more than these.
+WARM_ROUNDS_MAX = 40
+WARM_AUDIT_BYTES = "16MB"
+# For the round that is under way when a scenario's time is over.
+GRACE_SECONDS = 300
 
 Pair = dict[str, Figures]
-
-
-@dataclass(frozen=True)
-class Effort:
-    """How long and how often."""
-
-    pairs: int
-    seconds: int
-    warm_up_seconds: int
-    # Whether the slower of Kafka's collectors goes on after the first pair.
-    has_all_collectors: bool
-    audit_bytes: str | None = None
-    # How much of the large sizes is done.
-    scale: float = 1.0
-    kafkas: tuple[str, ...] = KAFKAS
 
 
 @dataclass
@@ -59,6 +52,13 @@ class Session:
     warmed: set[str] = field(default_factory=set)
     lives: int = 0
     rounds: int = 0
+    # When the scenario's time is over, on the monotonic clock.
+    ends: float = math.inf
+
+    def bound(self, seconds: float) -> None:
+        """A scenario begins: no pair starts after so long, and no client runs much longer."""
+        self.ends = time.monotonic() + seconds
+        self.client.ends = self.ends + GRACE_SECONDS
 
     def broker(self, side: str, where: Where | None = None) -> Broker:
         """The running broker of a side, started with a fresh directory where there is none."""
@@ -86,85 +86,95 @@ class Session:
         self.client.close()
         self.end_brokers()
 
-    def run(self, side: str, load: Load, seconds: int, warm_up: int = 1) -> Figures:
+    def run(self, side: str, load: Load, seconds: int, warm_up: int = 1, audit_bytes: str | None = None) -> Figures:
         """One round: the figures of one side."""
         broker = self.broker(side)
-        self.rounds += 1
-        save = self.results / "rounds" / f"{self.rounds:04}-{load.id}-{side}.json"
+        save = self.save_to(load.id, side)
         words = [load.verb, *load.words, *load.topic_words(side)]
         words += ["--warm-up", str(warm_up), "--duration", str(seconds)]
         if load.verb == "produce":
             if "--rate" not in load.words:
-                words += ["--bytes", f"{load.gigabytes_max}GB"]
-            if self.effort.audit_bytes:
-                words += ["--audit-bytes", self.effort.audit_bytes]
+                words += ["--bytes", f"{GIGABYTES_MAX}GB"]
+            if audited := audit_bytes or self.effort.audit_bytes:
+                words += ["--audit-bytes", audited]
+        if load.durability == "D1":
+            words += ["--broker-dir", str(broker.data_dir)]
         machine.settle()
-        flushes = machine.Flushes.watch(self.where.directory)
         result = self.client.run_bench(words, broker.bootstrap, broker.pid, save, seconds + warm_up)
         found = figures_of(result)
         if load.durability == "D1":
-            count = flushes.since()
-            self.check_flushes(f"{load.id} on {side}", count, flushes_least(result))
-            found["device flushes"] = None if count is None else float(count)
+            self.check_flushes(f"{load.id} on {side}", result["flush"])
         return found
 
-    def check_flushes(self, place: str, count: int | None, least: int) -> None:
-        """An acknowledgement that promises the disk needs a device that was told to flush: a kill cannot show that."""
-        if not self.needs_flushes:
+    def save_to(self, name: str, side: str) -> Path:
+        """Where the next result goes."""
+        self.rounds += 1
+        return self.results / "rounds" / f"{self.rounds:04}-{name}-{side}.json"
+
+    def check_flushes(self, place: str, flush: dict[str, Any] | None) -> None:
+        """An acknowledgement that promises the disk needs a device that was told to flush: a kill cannot show that.
+
+        The bench counts both; without its "passed" a round is void, also where nobody knows.
+        """
+        if not self.needs_flushes or (flush and flush["verdict"] == "passed"):
             return
-        if count is None:
-            raise RoundFailed(f"{place}: the kernel does not tell the device's flushes, and nothing else shows a sync")
-        if count < least:
-            fact = f"the device did {count} flushes, and so many acknowledgements need {least}"
+        if flush and flush["verdict"] == "failed":
+            fact = f"the device did {flush['flushes']} flushes, and so many acknowledgements need {flush['flushes_min']}"
             raise RoundFailed(f"{place}: {fact}: records were acknowledged before they were on disk")
+        why = (flush or {}).get("unknown_because") or "the topic's options do not promise the disk"
+        raise RoundFailed(f"{place}: nothing shows that acknowledgements waited for the disk: {why}")
 
     def measure(self, load: Load) -> dict[str, Any]:
         """All rounds of a load; raises `RoundFailed` where there is no result."""
-        sides = [CORELOG, *(self.effort.kafkas if load.has_kafka else ())]
-        for side in sides:
-            self.warm(side, load)
-        pairs: list[Pair] = []
+        sides = [CORELOG, *self.effort.kafkas]
         failures: list[str] = []
+        for side in sides:
+            while self.tried(partial(self.warm, side, load), load.id, failures) is None:
+                pass
+        pairs: list[Pair] = []
         while not is_enough(pairs, sides, load.primary, self.effort.pairs):
+            if pairs and time.monotonic() > self.ends:
+                say(f"{load.id}: its time is over")
+                break
             order = sides if len(pairs) % 2 == 0 else list(reversed(sides))
-            try:
-                pair = {side: self.run(side, load, self.effort.seconds) for side in order}
-            except RoundFailed as failure:
-                failures.append(str(failure))
-                say(f"{load.id}: {failure}")
-                if len(failures) >= FAILURES_MAX:
-                    raise RoundFailed("; ".join(failures)) from None
+            pair = self.tried(partial(self.pair, order, load), load.id, failures)
+            if pair is None:
                 continue
             pairs.append(pair)
             say(f"{load.id} pair {len(pairs)}: {line(pair, load.primary)}")
-            if not self.effort.has_all_collectors:
+            if not self.effort.is_full:
                 sides = faster(sides, pairs[0], load.primary)
         return concluded(load, pairs, sides, failures)
 
-    def warm(self, side: str, load: Load) -> None:
+    def tried(self, act: Callable[[], Pair], name: str, failures: list[str]) -> Pair | None:
+        """What `act` gives, or `None` where it failed; raises when that was once too often.
+
+        A broker may refuse a topic for a moment that it has just made, and a round may be void: neither ends a scenario.
+        """
+        try:
+            return act()
+        except RoundFailed as failure:
+            failures.append(str(failure))
+            say(f"{name}: {failure}")
+            if len(failures) >= FAILURES_MAX:
+                raise RoundFailed("; ".join(failures)) from None
+            return None
+
+    def pair(self, order: Sequence[str], load: Load) -> Pair:
+        """A round of every side."""
+        return {side: self.run(side, load, self.effort.seconds) for side in order}
+
+    def warm(self, side: str, load: Load) -> Pair:
         """So long that a JVM has compiled and memory has been touched; counts for nothing."""
-        seconds = self.effort.warm_up_seconds
-        if side in self.warmed:
-            # It ran another load before: this one's paths are left to compile.
-            seconds //= WARM_AGAIN
-        if seconds:
-            self.run(side, load, seconds, warm_up=0)
-            self.warmed.add(side)
-
-
-def flushes_least(result: dict[str, Any]) -> int:
-    """What so many durable acknowledgements need of the device; every one waits for a flush that ends after it came.
-
-    As fast as possible, no more can be acknowledged between two flushes than was in flight. At a rate, requests come evenly: those
-    that come between two flushes wait half of that time on the average, so that flushes are at most twice the mean latency apart.
-    One in ten is let go: the first and the last of a round.
-    """
-    measured, job = result["measured"], result["job"]
-    if job["pace"]["loop"] == "closed":
-        least = measured["requests"] / (result["connections"] * job["in_flight"])
-    else:
-        least = measured["seconds"] * 1_000 / (2 * max(result["latency"]["mean_ms"], 1e-3))
-    return max(1, int(0.9 * least))
+        # It ran another load before where it is warm: this one's paths are left to compile.
+        left: float = self.effort.warm_up_seconds // (WARM_AGAIN if side in self.warmed else 1)
+        for _ in range(WARM_ROUNDS_MAX):
+            if left <= 0:
+                break
+            figures = self.run(side, load, math.ceil(left), warm_up=0, audit_bytes=WARM_AUDIT_BYTES)
+            left -= figures["seconds"] or left
+        self.warmed.add(side)
+        return {}
 
 
 def faster(sides: Sequence[str], pair: Pair, primary: str) -> list[str]:

@@ -11,6 +11,9 @@ from figures import Target, at_least, at_most
 
 Figures = dict[str, float | None]
 
+# A run as fast as possible fills the disk: it ends with so many bytes at the latest.
+GIGABYTES_MAX = 6
+
 # What a saved result of the bench tells, by the names that rows use.
 READERS: Mapping[str, Callable[[dict[str, Any]], float | None]] = {
     "MB/s": lambda r: r["measured"]["mb_per_second"],
@@ -23,6 +26,7 @@ READERS: Mapping[str, Callable[[dict[str, Any]], float | None]] = {
     "delivered p99 ms": lambda r: rank(r["delivery"], "p99_ms"),
     "resident MB": lambda r: (r["broker"] or {"rss_bytes": 0})["rss_bytes"] / 1e6 or None,
     "behind": lambda r: float(r["unsent"]),
+    "seconds": lambda r: r["measured"]["seconds"],
     "client CPU-s/GB": lambda r: (r["client"] or {}).get("cpu_seconds_per_gb"),
 }
 # Of which more is better; of all others less.
@@ -69,10 +73,8 @@ class Load:
     # What tells that a side is warm.
     primary: str = "MB/s"
     across: tuple[Across, ...] = ()
-    is_quick: bool = False
-    # A run as fast as possible fills the disk: it ends with so many bytes at the latest.
-    gigabytes_max: int = 6
-    has_kafka: bool = True
+    # Memory is looked at: brokers that have done nothing else, also where others are kept from load to load.
+    is_alone: bool = False
     verb: str = "produce"
 
     def topic_words(self, side: str) -> tuple[str, ...]:
@@ -98,15 +100,6 @@ UNBATCHED = (
     *("--record-size", "100", "--batch-records", "1", "--connections", "64"),
     *("--in-flight", "5", "--acks", "leader"),
 )
-THOUSAND = (
-    *("--batch-bytes", "4KiB", "--partitions", "1000", "--partitions-per-request", "20"),
-    *("--connections", "4", "--in-flight", "5"),
-)
-
-
-def paced(rate: str) -> tuple[str, ...]:
-    """Ten records a request from eight connections, at a rate."""
-    return ("--record-size", "1024", "--batch-records", "10", "--connections", "8", "--rate", rate)
 
 
 def rows(*figures: Row) -> tuple[Row, ...]:
@@ -116,6 +109,22 @@ def rows(*figures: Row) -> tuple[Row, ...]:
     return (*figures, *(Row(figure) for figure in also if figure not in named))
 
 
+def paced(name: str, durability: str, megabytes: int, *wanted: Row, across: tuple[Across, ...] = ()) -> Load:
+    """Ten records a request from eight connections, at a rate."""
+    title = f"ack latency at {megabytes} MB/s, 10 records a request, 8 connections"
+    words = ("--record-size", "1024", "--batch-records", "10", "--connections", "8", "--rate", f"{megabytes}MB")
+    return Load(name, title, durability, words, rows(*wanted), primary="p50 ms", across=across)
+
+
+def thousand(name: str, durability: str, times: float) -> Load:
+    """So many times as fast over a thousand partitions, in a fifth of the memory."""
+    title = "1,000 partitions, 4 KiB batches, 20 a request"
+    words = ("--batch-bytes", "4KiB", "--partitions", "1000", "--partitions-per-request", "20")
+    flow = ("--connections", "4", "--in-flight", "5")
+    wanted = (Row("MB/s", at_least(times)), Row("p99.9 ms", at_most(1 / 10)), Row("resident MB", at_most(1 / 5)))
+    return Load(name, title, durability, words + flow, rows(*wanted), is_alone=True)
+
+
 LOADS = (
     Load(
         "S1a",
@@ -123,7 +132,6 @@ LOADS = (
         "D0",
         ONE_BY_MIB,
         rows(Row("MB/s", at_least(2.2)), Row("CPU-s/GB", at_most(1 / 5))),
-        is_quick=True,
     ),
     Load(
         "S1b",
@@ -131,7 +139,6 @@ LOADS = (
         "D0",
         SIXTEEN,
         rows(Row("MB/s", at_least(2.0)), Row("CPU-s/GB", at_most(1 / 3.5))),
-        is_quick=True,
     ),
     Load(
         "S2a",
@@ -140,7 +147,6 @@ LOADS = (
         SIXTEEN,
         rows(Row("MB/s", at_least(10))),
         across=(Across("MB/s", "S1b", at_least(2.5)),),
-        is_quick=True,
     ),
     Load(
         "S2b",
@@ -150,7 +156,6 @@ LOADS = (
         # Kafka syncs a whole MiB at once here: ten times as much as that is more than the disk writes.
         rows(Row("MB/s")),
         across=(Across("MB/s", "S1a", at_least(1.7)),),
-        is_quick=True,
     ),
     Load(
         "S2c",
@@ -159,44 +164,18 @@ LOADS = (
         SINGLE_KB,
         rows(Row("requests/s", at_least(20), at_least(100_000)), Row("CPU us/request")),
         primary="requests/s",
-        is_quick=True,
     ),
-    Load(
-        "S3a",
-        "ack latency at 10 MB/s, 10 records a request, 8 connections",
-        "D0",
-        paced("10MB"),
-        rows(Row("p99.9 ms", at_most(1 / 4)), Row("p50 ms")),
-        primary="p50 ms",
-        is_quick=True,
-    ),
-    Load(
+    paced("S3a", "D0", 10, Row("p99.9 ms", at_most(1 / 4)), Row("p50 ms")),
+    paced(
         "S3b",
-        "ack latency at 10 MB/s, 10 records a request, 8 connections",
         "D1",
-        paced("10MB"),
-        rows(Row("p50 ms", at_most(0.4)), Row("p99.9 ms", at_most(1 / 3))),
-        primary="p50 ms",
+        10,
+        *(Row("p50 ms", at_most(0.4)), Row("p99.9 ms", at_most(1 / 3))),
         across=(Across("p99.9 ms", "S3a", at_most(1.0)),),
-        is_quick=True,
     ),
-    Load(
-        "S3c",
-        "ack latency at 50 MB/s, 10 records a request, 8 connections",
-        "D0",
-        paced("50MB"),
-        rows(Row("p99.9 ms", at_most(1 / 5)), Row("p50 ms")),
-        primary="p50 ms",
-        is_quick=True,
-    ),
-    Load(
-        "S3d",
-        "sustained at 50 MB/s, 10 records a request, 8 connections",
-        "D1",
-        paced("50MB"),
-        rows(Row("behind", own=at_most(0)), Row("p50 ms")),
-        is_quick=True,
-    ),
+    paced("S3c", "D0", 50, Row("p99.9 ms", at_most(1 / 5)), Row("p50 ms")),
+    # Sustained: nothing that was due is left behind.
+    paced("S3d", "D1", 50, Row("behind", own=at_most(0)), Row("p50 ms")),
     Load(
         "S5a",
         "fan-out: 64 consumers read the last 8,192 records again and again",
@@ -213,20 +192,8 @@ LOADS = (
         rows(Row("delivered p99 ms", at_most(1 / 5)), Row("CPU-s/GB", at_most(1.0))),
         primary="delivered p99 ms",
     ),
-    Load(
-        "S6a",
-        "1,000 partitions, 4 KiB batches, 20 a request",
-        "D0",
-        THOUSAND,
-        rows(Row("MB/s", at_least(4)), Row("p99.9 ms", at_most(1 / 10)), Row("resident MB", at_most(1 / 5))),
-    ),
-    Load(
-        "S6b",
-        "1,000 partitions, 4 KiB batches, 20 a request",
-        "D1",
-        THOUSAND,
-        rows(Row("MB/s", at_least(20)), Row("p99.9 ms", at_most(1 / 10)), Row("resident MB", at_most(1 / 5))),
-    ),
+    thousand("S6a", "D0", 4),
+    thousand("S6b", "D1", 20),
     Load(
         "S8",
         "100 B, one record a request, 64 connections x 5 in flight, acks=1",
@@ -234,7 +201,6 @@ LOADS = (
         UNBATCHED,
         rows(Row("requests/s", at_least(4), at_least(180_000)), Row("CPU us/request")),
         primary="requests/s",
-        is_quick=True,
     ),
 )
 BY_ID = {load.id: load for load in LOADS}

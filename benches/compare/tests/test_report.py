@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import report
+import state as states
 from figures import at_least, at_most
 from report import BEGIN, END
 from scenarios import BY_ID, Load, Row, rows
@@ -24,16 +25,15 @@ def pair(ours: float | None, g1: float, zgc: float | None = None) -> dict[str, A
     return found if zgc is None else found | {"kafka-zgc": figures(zgc)}
 
 
-def state(**cells: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "date": "2026-01-01",
-        "command": "run.py --quick",
-        "corelog": "0.1.0",
-        "kafka": "4.4.0",
-        "machine": {"CPU": "A|B", "CPUs": "2"},
-        "options": {"mode": "quick", "scale": 1, "scenarios": list(cells)},
-        "cells": cells,
-    }
+def part(**changes: Any) -> dict[str, Any]:
+    found = {"date": "2026-01-01", "command": "run.py --quick", "corelog": "0.1.0", "build": "aaaa", "kafka": "4.4.0"}
+    effort = {"name": "quick", "pairs": 1, "seconds": 4, "scale": 1.0}
+    return found | {"effort": effort, "machine": {"CPU": "A|B", "CPUs": "2"}} | changes
+
+
+def state(*parts: dict[str, Any], **cells: dict[str, Any]) -> dict[str, Any]:
+    of_first = {name: {"part": 0} | found for name, found in cells.items()}
+    return states.new() | {"scenarios": list(cells), "parts": list(parts) or [part()], "cells": of_first}
 
 
 class Ratios(unittest.TestCase):
@@ -80,7 +80,7 @@ class Ratios(unittest.TestCase):
     def test_the_floor_of_the_same_run_stands_beside(self) -> None:
         found = state(S1a=cell("S1a", [pair(800, 400)]))
         floor = {"gb_per_second": 1.6, "cpu_seconds_per_gb": 0.15}
-        found["floor"] = {"floor: receive + CRC + direct write, 1 MiB": floor}
+        found["parts"][0]["floor"] = {"floor: receive + CRC + direct write, 1 MiB": floor}
         lines = report.lines_of_floor(found)
         self.assertEqual([line.ratio and line.ratio.middle for line in lines], [0.5, 2.0])
 
@@ -91,8 +91,8 @@ class Table(unittest.TestCase):
     def test_what_failed_and_what_did_not_settle_stands_in_the_table(self) -> None:
         failed = {"id": "S8", "kind": "load", "status": "failed", "why": "exit 5 | <b>\nlost"}
         text = report.summary(state(S1a=cell("S1a", [pair(300, 100)], has_settled=False), S8=failed))
-        self.assertIn("failed: exit 5 \\| &lt;b> lost | - | - | - | - | **not measured** |", text)
-        self.assertIn("| met, not settled |", text)
+        self.assertIn("failed: exit 5 \\| &lt;b> lost | - | - | - | - | **not measured** | quick |", text)
+        self.assertIn("| met, not settled | quick |", text)
         self.assertIn("**missed**, not settled", text)
         self.assertIn("1 targets met, 1 missed, 1 not measured", text)
 
@@ -101,7 +101,7 @@ class Table(unittest.TestCase):
         row |= {"own": vars(at_most(1)), "ratio": vars(at_most(1 / 20)), "is_higher_better": False}
         special = {"id": "S10", "kind": "special", "status": "done", "rows": [row], "notes": ["small"]}
         text = report.summary(state(S10=special))
-        self.assertIn("| S10 |  | kill, s | 0.5 | 20 | 0.025 x | ≤ 0.05 x and ≤ 1 | met |", text)
+        self.assertIn("| S10 |  | kill, s | 0.5 | 20 | 0.025 x | ≤ 0.05 x and ≤ 1 | met | quick |", text)
         self.assertIn("- S10: small", text)
 
     def test_a_table_of_a_scenario_of_its_own_stands_below(self) -> None:
@@ -110,10 +110,58 @@ class Table(unittest.TestCase):
         text = report.summary(state(shards=special))
         self.assertIn("\n| shards | S8 |\n| --- | --- |\n| 1 | 1,234 |\n| 2\\| | - |", text)
 
-    def test_a_scaled_run_says_so(self) -> None:
-        found = state()
-        found["options"]["scale"] = 0.1
-        self.assertIn("scaled by 0.1", report.summary(found))
+    def test_fewer_pairs_than_the_effort_has_are_said(self) -> None:
+        full = part(effort={"name": "full", "pairs": 5, "seconds": 15, "scale": 1.0})
+        text = report.summary(state(full, S1a=cell("S1a", [pair(300, 100)] * 2)))
+        self.assertIn("| met, 2 pairs only | full |", text)
+
+
+class Parts(unittest.TestCase):
+    """Whatever was measured when stands in one table, and each row says how much it is worth."""
+
+    FULL = {"name": "full", "pairs": 5, "seconds": 15, "scale": 0.1}
+
+    def test_each_row_has_the_effort_of_its_part(self) -> None:
+        later = part(effort=self.FULL, date="2026-02-02", command="run.py --resume DIR --only S8")
+        rows_of = {"S1a": cell("S1a", [pair(300, 100)]), "S8": cell("S8", [pair(300, 100)] * 5) | {"part": 1}}
+        for one in rows_of["S8"]["pairs"]:
+            for figures_of_side in one.values():
+                figures_of_side["requests/s"] = 200_000.0
+        text = report.summary(state(part(), later, part(command="one that was interrupted"), **rows_of))
+        self.assertNotIn("interrupted", text)
+        self.assertIn("| met | quick |", text)
+        self.assertRegex(text, r"\| S8 \|.*\| full, scale 0.1 \|")
+        self.assertNotIn("build aaaa |", text)
+        self.assertIn("- quick: 1 pair of 4 s, 2026-01-01, `run.py --quick`, Corelog 0.1.0, build aaaa", text)
+        self.assertIn("- full: 5 pairs of 15 s, large sizes and long times scaled by 0.1, 2026-02-02", text)
+        self.assertEqual(text.count("Machine: "), 1)
+
+    def test_where_the_binary_changed_each_row_names_its_build(self) -> None:
+        later = part(build="bbbb", machine={"CPU": "C"})
+        cells = {"S1a": cell("S1a", [pair(300, 100)]), "S1b": cell("S1b", [pair(300, 100)]) | {"part": 1}}
+        text = report.summary(state(part(), later, **cells))
+        self.assertRegex(text, r"\| S1a \|.*\| quick, build aaaa \|")
+        self.assertRegex(text, r"\| S1b \|.*\| quick, build bbbb \|")
+        self.assertEqual(text.count("Machine: "), 2)
+
+    def test_what_is_held_against_another_part_says_so(self) -> None:
+        cells = {"S1b": cell("S1b", [pair(500, 200)]), "S2a": cell("S2a", [pair(600, 20)]) | {"part": 1}}
+        lines = report.lines_of(state(part(), part(effort=self.FULL), **cells))
+        [across] = [line for line in lines if line.durability == "D1 to D0"]
+        self.assertEqual((across.note, across.effort), ("S1b is of another part: quick", "full, scale 0.1"))
+
+    def test_the_floor_is_that_of_the_scenarios_part(self) -> None:
+        floor = {"floor: receive + CRC + direct write, 1 MiB": {"gb_per_second": 1.6, "cpu_seconds_per_gb": 0.15}}
+        cells = {"S1a": cell("S1a", [pair(800, 400)]) | {"part": 1}}
+        self.assertEqual(report.lines_of_floor(state(part(floor=floor), part(), **cells)), [])
+        self.assertEqual(len(report.lines_of_floor(state(part(), part(floor=floor), **cells))), 2)
+
+    def test_an_attempt_that_failed_later_is_told_beside_the_figures(self) -> None:
+        again = cell("S1a", [pair(300, 100)]) | {"failed_again": "exit 3", "notes": ["small"]}
+        text = report.summary(state(S1a=again))
+        self.assertIn("- S1a: small", text)
+        self.assertIn("| S1a | D0 | MB/s | 300 | 100 | 3 x |", text)
+        self.assertIn("- S1a: measured again without success, so that the earlier figures stand: exit 3", text)
 
 
 class Page(unittest.TestCase):

@@ -3,7 +3,7 @@
 import json
 import signal
 import sys
-import tempfile
+import time
 import unittest
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +11,14 @@ from typing import Any
 
 import machine
 import rounds
-import run
 import special
 from client import Client, RoundFailed, perf_megabytes, unsound
-from rounds import Effort, Session
+from effort import Effort
+from rounds import Session
 from scenarios import BY_ID, Figures, Load, figures_of
 from sides import Where
 
-EFFORT = Effort(pairs=2, seconds=1, warm_up_seconds=0, has_all_collectors=True)
+EFFORT = Effort("full", pairs=2, seconds=1, warm_up_seconds=0, is_full=True)
 
 
 class Rehearsed(Session):
@@ -30,12 +30,13 @@ class Rehearsed(Session):
         self.script = script
         self.order: list[str] = []
 
-    def run(self, side: str, load: Load, seconds: int, warm_up: int = 1) -> Figures:
+    def run(self, side: str, load: Load, seconds: int, warm_up: int = 1, audit_bytes: str | None = None) -> Figures:
         self.order.append(side)
         value = self.script[side].pop(0)
         if value is None:
             raise RoundFailed("as the script has it")
-        return {"MB/s": value}
+        # What the round asks for, or as long as its bytes last.
+        return {"MB/s": value, "seconds": min(seconds, 10)}
 
 
 def sound(**changes: Any) -> dict[str, Any]:
@@ -70,7 +71,7 @@ class Order(unittest.TestCase):
         self.assertEqual(rounds.primaries(pairs, ["corelog", "kafka-g1"], "p50 ms"), [[1.0, 0.5]])
 
     def test_the_slower_collector_is_left_out_of_a_quick_run(self) -> None:
-        effort = replace(EFFORT, has_all_collectors=False)
+        effort = replace(EFFORT, is_full=False)
         script = {"corelog": [9.0] * 9, "kafka-g1": [1.0] * 9, "kafka-zgc": [2.0] * 9}
         session = Rehearsed(script, effort)
         session.measure(BY_ID["S1a"])
@@ -82,12 +83,34 @@ class Order(unittest.TestCase):
         with self.assertRaises(RoundFailed):
             Rehearsed({**once, "corelog": [None, None, None]}).measure(BY_ID["S1a"])
 
+    def test_a_topic_that_is_refused_while_a_side_warms_up_ends_no_scenario(self) -> None:
+        effort = replace(EFFORT, warm_up_seconds=4)
+        script = {"corelog": [None, 1.0, *[100.0] * 9], "kafka-g1": [1.0] * 9, "kafka-zgc": [1.0] * 9}
+        session = Rehearsed(script, effort)
+        self.assertEqual(len(session.measure(BY_ID["S1a"])["failures"]), 1)
+        self.assertEqual(session.order[:4], ["corelog", "corelog", "kafka-g1", "kafka-zgc"])
+
+    def test_a_warm_up_lasts_however_soon_its_rounds_have_sent_their_bytes(self) -> None:
+        session = Rehearsed({"corelog": [1.0] * 9}, replace(EFFORT, warm_up_seconds=45, kafkas=()))
+        session.warm("corelog", BY_ID["S1a"])
+        self.assertEqual(len(session.order), 5, "four of ten seconds, and one of five")
+        session.warm("corelog", BY_ID["S1b"])
+        self.assertEqual(len(session.order), 7, "a quarter of it where it was warm from another load")
+
+    def test_a_scenario_whose_time_is_over_ends_with_the_pairs_that_it_has(self) -> None:
+        script = {name: [100.0] * 9 for name in ("corelog", "kafka-g1", "kafka-zgc")}
+        session = Rehearsed(script, replace(EFFORT, pairs=3))
+        session.bound(-1)
+        cell = session.measure(BY_ID["S1a"])
+        self.assertEqual((len(cell["pairs"]), cell["has_settled"]), (1, False))
+
 
 class Trust(unittest.TestCase):
     """A figure that may not be believed is none."""
 
     def test_what_makes_a_round_void(self) -> None:
         self.assertIsNone(unsound(sound()))
+        self.assertIsNone(unsound(sound(beside=sound())))
         for change in (
             {"audit": {"has_passed": False, "findings": [{"fact": "gone"}]}},
             {"end": {"how": "failed"}},
@@ -95,33 +118,25 @@ class Trust(unittest.TestCase):
             {"errors": [{"name": "KAFKA_STORAGE_ERROR"}]},
             {"unanswered": 2},
             {"measured": {"requests": 0}},
+            {"beside": sound(audit={"has_passed": False, "findings": []})},
         ):
             self.assertIsNotNone(unsound(sound(**change)), change)
 
-    def test_a_durable_round_whose_device_flushed_too_seldom_is_void(self) -> None:
-        measured = {"requests": 4_000, "seconds": 4.0}
-        result = {"connections": 8, "measured": measured, "latency": {"mean_ms": 2.0}}
-        paced = result | {"job": {"in_flight": 5, "pace": {"loop": "bytes"}}}
-        self.assertEqual(rounds.flushes_least(paced), 900)
-        least = rounds.flushes_least(result | {"job": {"in_flight": 5, "pace": {"loop": "closed"}}})
-        self.assertEqual(least, 90)
+    def test_a_durable_round_counts_only_where_the_device_was_seen_to_flush(self) -> None:
         session = Rehearsed({})
-        for count in (0, 89, None):
-            with self.assertRaises(RoundFailed):
-                session.check_flushes("S2a on corelog", count, least)
-        session.check_flushes("S2a on corelog", 90, least)
+        counts = {"flushes": 89, "flushes_min": 90, "unknown_because": None}
+        session.check_flushes("S2a on corelog", counts | {"verdict": "passed"})
+        hidden = counts | {"verdict": "unknown", "unknown_because": "it has no volatile cache"}
+        for flush, why in (
+            (counts | {"verdict": "failed"}, "89 flushes, and so many acknowledgements need 90"),
+            (hidden, "no volatile cache"),
+            (counts | {"verdict": "not_demanded"}, "do not promise the disk"),
+            (None, "do not promise the disk"),
+        ):
+            with self.assertRaisesRegex(RoundFailed, why):
+                session.check_flushes("S2a on corelog", flush)
         session.needs_flushes = False
-        session.check_flushes("S2a on corelog", 0, least)
-
-    def test_flushes_are_the_sixteenth_field(self) -> None:
-        with tempfile.TemporaryDirectory() as scratch:
-            device = Path(scratch) / "8:0"
-            device.mkdir()
-            (device / "stat").write_text(" ".join(str(n) for n in range(1, 18)) + "\n")
-            self.assertEqual(machine.flush_count("8:0", Path(scratch)), 16)
-            (device / "stat").write_text("1 2 3 4 5 6 7 8 9 10 11\n")
-            self.assertIsNone(machine.flush_count("8:0", Path(scratch)))
-            self.assertIsNone(machine.flush_count("8:1", Path(scratch)))
+        session.check_flushes("S2a on corelog", hidden)
 
     def test_a_run_that_the_disk_has_no_room_for_is_refused(self) -> None:
         with self.assertRaises(machine.MachineError):
@@ -143,7 +158,7 @@ class Trust(unittest.TestCase):
 
     def test_what_was_not_measured_is_no_zero(self) -> None:
         nothing = {"count": 0, "p50_ms": 0.0, "p99_ms": 0.0, "p999_ms": 0.0}
-        measured = {"mb_per_second": 1.0, "requests_per_second": 1.0}
+        measured = {"mb_per_second": 1.0, "requests_per_second": 1.0, "seconds": 1.0}
         result = {"measured": measured, "broker": None, "client": None, "latency": nothing, "unsent": 9}
         found = figures_of(result | {"delivery": nothing})
         absent = ("p50 ms", "p99.9 ms", "delivered p99 ms", "CPU-s/GB", "resident MB")
@@ -151,15 +166,28 @@ class Trust(unittest.TestCase):
         self.assertEqual(figures_of(result | {"delivery": None})["delivered p99 ms"], None)
         self.assertEqual([special.quotient(*two) for two in ((3.0, 2.0), (None, 2.0), (3.0, 0.0))], [1.5, None, None])
 
-    def test_the_ends_of_a_soak(self) -> None:
-        def second(megabytes: int, ms: float) -> dict[str, Any]:
-            return {"seconds": 1.0, "bytes": megabytes * 10**6, "p999_ms": ms, "broker": {"rss_bytes": 5 * 10**7}}
+    def test_a_size_that_was_scaled_says_so(self) -> None:
+        self.assertEqual(special.amount(20.0, 20.0, "GB"), "20 GB")
+        self.assertEqual(special.amount(2.0, 20.0, "GB"), "2 GB instead of 20 GB (--scale)")
 
-        first, last = special.edges([second(30, 1.0)] * 5 + [second(1, 99.0)] * 90 + [second(15, 2.0)] * 5, 5)
-        self.assertEqual((first["MB/s"], last["MB/s"], last["p99.9 ms"]), (30.0, 15.0, 2.0))
-        self.assertEqual(first["resident MB"], 50.0)
-        unnamed = {"seconds": 1.0, "bytes": 1, "p999_ms": 1.0, "broker": None}
-        self.assertIsNone(special.edges([unnamed], 5)[0]["resident MB"])
+
+class Soak(unittest.TestCase):
+    """Its end is held against its beginning, as the bench tells them."""
+
+    def test_ratios_are_of_the_bench_and_a_short_soak_says_so(self) -> None:
+        first = {"mb_per_second": 30.0, "latency": {"p999_ms": 4.0}, "broker_rss_bytes": 50_000_000}
+        last = {"mb_per_second": 27.0, "latency": {"p999_ms": 5.0}, "broker_rss_bytes": None}
+        trend = {"window_seconds": 18.0, "first": first, "last": last}
+        cell = special.soak_cell(180, {"trend": trend, "audit": {"expired_batches": 1_234}})
+        values = {row["what"]: row["values"] for row in cell["rows"]}
+        self.assertEqual(values["throughput, last to first"], {"corelog": 0.9})
+        self.assertEqual(values["p99.9, last to first"], {"corelog": 1.25})
+        self.assertEqual(values["memory, last to first"], {})
+        [note] = cell["notes"]
+        self.assertIn("180 s instead of 1,800 s", note)
+        self.assertIn("retention took 1,234 batches", note)
+        with self.assertRaises(RoundFailed):
+            special.soak_cell(180, {"trend": None, "audit": {"expired_batches": 0}})
 
 
 class Ends(unittest.TestCase):
@@ -179,35 +207,18 @@ class Ends(unittest.TestCase):
         self.assertEqual((left.poll(), client.running), (-signal.SIGKILL, []))
         left.stdout.close()
 
+    def test_no_client_runs_beyond_the_time_of_its_scenario(self) -> None:
+        client = Client(Path("none"), Path("none"), "1")
+        client.ends = time.monotonic()
+        process = client.start([sys.executable, "-c", "import time; time.sleep(600)"])
+        with self.assertRaises(RoundFailed):
+            client.finish(process, 500)
+        self.assertEqual(process.returncode, -signal.SIGKILL)
+
     def test_a_client_that_fails_says_why(self) -> None:
         client = Client(Path("none"), Path("none"), "1")
         with self.assertRaisesRegex(RoundFailed, "exit 3: because"):
             client.call([sys.executable, "-c", "print('because'); raise SystemExit(3)"], 30)
-
-
-class Choice(unittest.TestCase):
-    """Which scenarios a command line means."""
-
-    def test_every_scenario_of_the_issue_has_a_place(self) -> None:
-        known = set(BY_ID) | set(special.SPECIAL)
-        self.assertEqual(known, set(run.ORDER))
-        self.assertEqual(run.chosen(run.options_of([])), list(run.ORDER))
-
-    def test_a_quick_run_is_those_that_matter_most(self) -> None:
-        quick = run.chosen(run.options_of(["--quick"]))
-        self.assertEqual(quick, ["S1a", "S1b", "S2a", "S2b", "S2c", "S3a", "S3b", "S3c", "S3d", "S8", "S11"])
-        self.assertEqual(run.chosen(run.options_of(["--only", "S8", "S1a"])), ["S1a", "S8"])
-
-    def test_the_version_of_kafka_is_that_which_is_fetched(self) -> None:
-        self.assertRegex(run.kafka_version(), r"^4\.\d+\.\d+$")
-
-    def test_no_path_of_this_machine_stands_in_the_command(self) -> None:
-        words = ["--quick", "--dir", "/somewhere", "--corelog=/x/corelog", "--scale", "0.1"]
-        self.assertEqual(run.without_paths(words), ["--quick", "--scale", "0.1"])
-
-    def test_a_scenario_that_failed_ends_with_1_and_a_missed_target_does_not(self) -> None:
-        self.assertEqual(run.exit_code({"cells": {"a": {"status": "done"}}}), 0)
-        self.assertEqual(run.exit_code({"cells": {"a": {"status": "done"}, "b": {"status": "failed"}}}), 1)
 
 
 if __name__ == "__main__":
