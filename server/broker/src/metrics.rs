@@ -251,7 +251,7 @@ scalar_metrics! {
     Counter io_errors = "corelog_io_errors_total", Count, Sum, "Reads, writes and syncs of segments that the disk refused.";
     Gauge journal_behind_bytes = "corelog_journal_behind_bytes", Bytes, PerCore, "Memory of what is durable in the journal and not in its segment yet.";
     Counter journal_groups = "corelog_journal_groups_total", Count, Sum, "Groups of partitions that went to the journal; by corelog_journal_sets_total: how many one write and one sync made lasting.";
-    Counter journal_sets = "corelog_journal_sets_total", Count, Sum, "Entry sets written to the journals, each with one sync.";
+    Counter journal_sets = "corelog_journal_sets_total", Count, Sum, "Entry sets written to the journals, each one write. It is synced at once unless all of its partitions are under write caching.";
     Counter journal_settles = "corelog_journal_settles_total", Count, Sum, "Times that a segment took what the journal had of its log.";
     Counter journal_written_bytes = "corelog_journal_written_bytes_total", Bytes, Sum, "Bytes written to the journals.";
     Gauge logs_failed = "corelog_logs_failed", Count, Sum, "Logs that are read-only or offline after a disk error.";

@@ -68,6 +68,8 @@ pub(crate) trait GroupSource<D: Disk> {
     fn written(&self, end: GroupEnd);
     /// All up to `end` is on stable storage. Order: ends ascend, each after it was written.
     fn durable(self: Rc<Self>, end: GroupEnd);
+    /// All up to `end` is written outside its segment, and stays in memory. Order: as `written`.
+    fn journal_written(&self, end: GroupEnd);
     /// All up to `end` is on stable storage outside its segment, and stays in memory. Order: as `durable`.
     fn journaled(self: Rc<Self>, end: GroupEnd);
     /// The blocks of a segment that hold `range`, from memory, which has what is journaled and not yet settled. Shape: transfers in

@@ -74,6 +74,6 @@ fn check_set(bytes: &[u8]) {
     for group in &groups {
         writer.add(group, std::iter::once(group.bytes));
     }
-    assert_eq!(writer.finish(header.ring, header.sequence, header.oldest) as u64, size);
+    assert_eq!(writer.finish(header.ring, header.place) as u64, size);
     assert_eq!(entry::decode_set(&again), Ok((header, groups)));
 }

@@ -522,10 +522,10 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.moved.wait_for(idle).await;
     }
 
-    /// Whether something is durable that its segment does not hold yet.
+    /// Whether something is written or durable that its segment does not hold yet.
     pub(crate) fn is_behind(&self) -> bool {
         let state = self.state.borrow();
-        state.in_file_at.offset < state.durable_at.offset
+        state.in_file_at.offset < state.written_at.offset
             || state.settled_at.offset < state.durable_at.offset
     }
 
@@ -736,16 +736,30 @@ impl<D: Disk, E: Executor> GroupSource<D> for LogInner<D, E> {
         self.tell_progress();
     }
 
+    fn journal_written(&self, end: GroupEnd) {
+        let mut ends = self.ends.get();
+        abort_on_panic(|| ends.write(end.offset));
+        self.ends.set(ends);
+        self.state.borrow_mut().written_at = end;
+        self.note_unsynced();
+        self.tell_progress();
+    }
+
     fn journaled(self: Rc<Self>, end: GroupEnd) {
         let mut ends = self.ends.get();
+        // Under write caching it may have been told to be written before, and so may more behind it.
+        let is_told = end.offset <= ends.written();
         abort_on_panic(|| {
-            ends.write(end.offset);
+            ends.write(ends.written().max(end.offset));
             ends.sync(end.offset);
         });
         self.ends.set(ends);
         {
             let mut state = self.state.borrow_mut();
-            (state.written_at, state.durable_at) = (end, end);
+            state.durable_at = end;
+            if !is_told {
+                state.written_at = end;
+            }
         }
         if self.shared.mutant.lacks(Rule::BehindNotKept) {
             self.tail.set_written(end.offset);

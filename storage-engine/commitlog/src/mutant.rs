@@ -60,11 +60,15 @@ pub enum Rule {
     ReplayClobbers,
     /// A replay makes segments again that were removed.
     ReplayResurrects,
+    /// A replay goes on behind a set that a power cut took.
+    ReplayPassesGap,
+    /// The journal goes on in its next file while sets of the one before are not synced.
+    JournalLeavesUnsynced,
 }
 
 impl Rule {
     /// Every rule.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 29] = [
         Self::AckBeforeSync,
         Self::NoDirectorySync,
         Self::AppendAfterGap,
@@ -92,6 +96,8 @@ impl Rule {
         Self::ReplayNotSynced,
         Self::ReplayClobbers,
         Self::ReplayResurrects,
+        Self::ReplayPassesGap,
+        Self::JournalLeavesUnsynced,
     ];
 }
 

@@ -103,6 +103,8 @@ fn name_of_rule(rule: Rule) -> &'static str {
         Rule::ReplayNotSynced => "replay-not-synced",
         Rule::ReplayClobbers => "replay-clobbers-what-follows",
         Rule::ReplayResurrects => "replay-resurrects-segments",
+        Rule::ReplayPassesGap => "replay-passes-a-gap",
+        Rule::JournalLeavesUnsynced => "journal-leaves-a-file-unsynced",
     }
 }
 

@@ -53,6 +53,8 @@ pub(crate) struct JournalLane {
     pub(super) behind: RefCell<VecDeque<Behind>>,
     /// How many of them are on their way: they are as they were when that began.
     under_way: Cell<usize>,
+    /// Where what is in the journal ends, if that is not synced yet: it joins what is behind when it is.
+    pub(super) unsynced_to: Cell<Option<Offset>>,
     /// Record bytes behind.
     pub(super) behind_bytes: Cell<u64>,
     /// The newest segment whose file settling has made.
@@ -73,6 +75,7 @@ impl Default for JournalLane {
             settle_to: Cell::new(Offset::ZERO),
             behind: RefCell::default(),
             under_way: Cell::default(),
+            unsynced_to: Cell::default(),
             behind_bytes: Cell::default(),
             made: Cell::default(),
             was_used: Cell::default(),
@@ -98,7 +101,7 @@ impl JournalLane {
 
     /// Whether its segments lack something.
     pub(super) fn is_behind(&self) -> bool {
-        !self.behind.borrow().is_empty()
+        !self.behind.borrow().is_empty() || self.unsynced_to.get().is_some()
     }
 
     /// Whether it is worth writing to the segment now.
@@ -165,7 +168,11 @@ impl<D: Disk, E: Executor> Core<D, E> {
     pub(super) fn ensure_settling(self: &Rc<Self>, source: &Rc<dyn GroupSource<D>>) {
         let lane = source.lane();
         let journal = &lane.journal;
-        let last = journal.behind.borrow().back().map(|last| last.end.offset);
+        let (has_lasting, last) = {
+            let behind = journal.behind.borrow();
+            let last = behind.back().map(|last| last.end.offset);
+            (last.is_some(), journal.unsynced_to.get().or(last))
+        };
         let Some(last) = last else {
             journal.is_settle_due.set(false);
             return;
@@ -175,9 +182,16 @@ impl<D: Disk, E: Executor> Core<D, E> {
             return;
         }
         let is_over = journal.has_failed.get() || lane.has_failed() || source.is_closed();
-        // Somebody makes the segment's file: it is asked for again then.
-        journal.is_settle_due.set(!is_over && lane.is_direct());
+        // Somebody makes the segment's file, or what is to go there is not durable yet: it is asked for again then.
+        let is_unsynced = journal.unsynced_to.get().is_some();
+        journal.is_settle_due.set(!is_over && (lane.is_direct() || is_unsynced));
         if is_over || lane.is_direct() {
+            return;
+        }
+        if is_unsynced {
+            self.want_sync();
+        }
+        if !has_lasting {
             return;
         }
         journal.is_settling.set(true);

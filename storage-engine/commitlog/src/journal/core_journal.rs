@@ -7,6 +7,9 @@
 //! request ─► ready ─► route: large, cached, alone ─────────► settle what is behind ─► its segment (PerFile)
 //!                     small, with others ─► room? ─► set ─► write ─► sync ─► journaled ─► behind ─► settle
 //! ```
+//! - A set that holds a group of a log whose acknowledgements wait for the disk is synced before it is told. One of logs under write
+//!   caching only is told to be written at once, and synced when somebody asks for one of them, before a set that is synced follows
+//!   it, and before the next file is used: all that is not durable lies in one file, and at the end of the ring.
 //! - A disk that has no room for the ring, or a ring whose next file is kept by a log that cannot be settled: groups go to their
 //!   segments until there is room again.
 //! - Before a file is used again that the newest set still calls needed, a set without groups says otherwise (a mark): the write that
@@ -67,6 +70,10 @@ pub(super) struct Core<D: Disk, E: Executor> {
     made_count: Cell<u64>,
     pub(super) ring: RefCell<Option<Ring<D>>>,
     ready: RefCell<VecDeque<Rc<dyn GroupSource<D>>>>,
+    /// Groups that are written and not synced, in order.
+    unsynced: RefCell<Vec<Journaled<D>>>,
+    /// Somebody waits for those.
+    is_sync_wanted: Cell<bool>,
     is_running: Cell<bool>,
     /// Logs that are behind, those first whose oldest group came first. One may be there though it is settled by now.
     order: RefCell<VecDeque<Weak<dyn GroupSource<D>>>>,
@@ -82,6 +89,12 @@ pub(super) struct Core<D: Disk, E: Executor> {
 struct Member<D: Disk> {
     source: Rc<dyn GroupSource<D>>,
     group: Group<D>,
+}
+
+/// A group that the journal holds.
+struct Journaled<D: Disk> {
+    source: Rc<dyn GroupSource<D>>,
+    behind: Behind,
 }
 
 /// Whether a set can be written now.
@@ -112,6 +125,8 @@ impl<D: Disk, E: Executor> CoreJournal<D, E> {
             made_count: Cell::new(0),
             ring: RefCell::new(None),
             ready: RefCell::default(),
+            unsynced: RefCell::default(),
+            is_sync_wanted: Cell::new(false),
             is_running: Cell::new(false),
             order: RefCell::default(),
             settling_count: Cell::new(0),
@@ -134,6 +149,9 @@ impl<D: Disk, E: Executor> Durability<D> for CoreJournal<D, E> {
 
     fn sync(&self, source: Rc<dyn GroupSource<D>>) {
         self.0.per_file.ensure_syncer(&source);
+        if source.lane().journal.unsynced_to.get().is_some() && source.is_sync_due() {
+            self.0.want_sync();
+        }
     }
 
     fn settle(&self, source: Rc<dyn GroupSource<D>>) {
@@ -145,6 +163,7 @@ impl<D: Disk, E: Executor> Durability<D> for CoreJournal<D, E> {
         let journal = &source.lane().journal;
         let length = journal.behind.borrow().len();
         self.0.release(&journal.take(length));
+        self.0.forget_unsynced(source);
         self.0.freed.notify();
     }
 
@@ -163,8 +182,9 @@ impl<D: Disk, E: Executor> Core<D, E> {
             return;
         }
         if lane.is_direct() {
-            // It goes on there as long as its groups are large; a small one is asked for again when the lane is at rest.
-            if !self.is_small(source.as_ref()) {
+            // It goes on there as long as its groups are large; a small one is asked for again when the lane is at rest. Under write
+            // caching that may be long: it waits for a sync that nobody has asked for.
+            if !self.is_small(source.as_ref()) || source.safe_end() == SafeEnd::Written {
                 self.per_file.ensure_writer(source);
             }
             return;
@@ -191,14 +211,23 @@ impl<D: Disk, E: Executor> Core<D, E> {
         let (bytes, options) = (source.next_bytes(), &self.place.options);
         let Some(name) = name_of(source) else { return false };
         let in_set = group_bytes(name.len(), usize::try_from(bytes).unwrap_or(usize::MAX / 2));
-        source.safe_end() == SafeEnd::Durable
-            && bytes <= options.group_bytes_max
-            && SET_HEADER_BYTES + in_set <= self.place.set_bytes_max()
+        bytes <= options.group_bytes_max && SET_HEADER_BYTES + in_set <= self.place.set_bytes_max()
     }
 
     async fn write_sets(self: Rc<Self>) {
-        while !self.ready.borrow().is_empty() {
+        loop {
+            if self.must_sync() {
+                self.sync_unsynced().await;
+                continue;
+            }
+            if self.ready.borrow().is_empty() {
+                break;
+            }
             let room = self.room().await;
+            // Others may have come meanwhile.
+            if self.must_sync() {
+                continue;
+            }
             let members = self.gather(room);
             if !members.is_empty() {
                 self.write_set(members).await;
@@ -206,6 +235,55 @@ impl<D: Disk, E: Executor> Core<D, E> {
         }
         self.is_running.set(false);
         self.freed.notify();
+    }
+
+    /// What is not synced shall be, before anything else is written.
+    pub(super) fn want_sync(self: &Rc<Self>) {
+        self.is_sync_wanted.set(true);
+        self.ensure_running();
+    }
+
+    /// Whether what is not synced must be now: somebody waits for it, or for a set that comes behind it.
+    fn must_sync(&self) -> bool {
+        let is_lasting = |source: &Rc<dyn GroupSource<D>>| source.safe_end() == SafeEnd::Durable;
+        if self.unsynced.borrow().is_empty() {
+            self.is_sync_wanted.set(false);
+            return false;
+        }
+        self.is_sync_wanted.get() || self.ready.borrow().iter().any(is_lasting)
+    }
+
+    /// Makes all that is written durable. One sync at a time: nothing is written meanwhile.
+    async fn sync_unsynced(self: &Rc<Self>) {
+        self.is_sync_wanted.set(false);
+        let file = self.ring.borrow().as_ref().map(Ring::file);
+        let Some(file) = file else { return };
+        let synced = self.sync_file(&file).await;
+        let unsynced = std::mem::take(&mut *self.unsynced.borrow_mut());
+        match synced {
+            Ok(()) => unsynced.into_iter().for_each(|one| self.tell(one)),
+            Err(failure) => {
+                self.note_broken(failure);
+                for Journaled { source, .. } in unsynced {
+                    // As after any sync that failed: it is in doubt for good, and readers have it from memory.
+                    source.lane().journal.unsynced_to.set(None);
+                    source.lane().journal.is_settle_due.set(false);
+                    source.lane().fail_sync();
+                    source.failed(failure);
+                    source.idle();
+                }
+            }
+        }
+    }
+
+    /// The log is gone: nobody is to be told of it.
+    fn forget_unsynced(&self, source: &dyn GroupSource<D>) {
+        let is_it = |one: &Journaled<D>| std::ptr::eq(one.source.lane(), source.lane());
+        let (gone, kept) = self.unsynced.borrow_mut().drain(..).partition(is_it);
+        *self.unsynced.borrow_mut() = kept;
+        let gone: Vec<Journaled<D>> = gone;
+        gone.iter().for_each(|one| self.release(&[one.behind]));
+        source.lane().journal.unsynced_to.set(None);
     }
 
     /// Waits until a set of any size fits, where it is known to come to that.
@@ -218,6 +296,7 @@ impl<D: Disk, E: Executor> Core<D, E> {
                         self.give_up(Vec::new(), failure);
                     }
                 }
+                Look::Sync => self.sync_unsynced().await,
                 // Whoever keeps the next file cannot be settled now.
                 Look::Wait if self.settling_count.get() == 0 => {
                     if let Some(times) = self.blocked_pace.due((), Timestamp::NONE, 1) {
@@ -243,7 +322,11 @@ impl<D: Disk, E: Executor> Core<D, E> {
             return Look::Room(Room::No);
         }
         let (behind, bound) = (self.behind_bytes(), self.place.options.behind_bytes_max);
+        let is_synced = self.unsynced.borrow().is_empty();
         if behind > bound / 2 {
+            if !is_synced {
+                return Look::Sync;
+            }
             self.settle_some(|_| true);
         }
         if behind > bound {
@@ -255,6 +338,9 @@ impl<D: Disk, E: Executor> Core<D, E> {
             let Some(ring) = ring.as_mut() else { return Look::Room(Room::No) };
             if ring.has_room(self.place.set_bytes_max()) {
                 return Look::Room(Room::Yes);
+            }
+            if !is_synced && !self.per_file.mutant.lacks(Rule::JournalLeavesUnsynced) {
+                return Look::Sync;
             }
             let kept = ring.next_unsettled().filter(|_| !is_hasty);
             if kept.is_none() {
@@ -364,13 +450,22 @@ impl<D: Disk, E: Executor> Core<D, E> {
     async fn write_set(self: &Rc<Self>, members: Vec<Member<D>>) {
         let Some((slot, buffer)) = self.encode(&members) else { return };
         let is_early = self.per_file.mutant.lacks(Rule::JournalToldBeforeSync);
+        let is_lasting = members.iter().any(|one| one.source.safe_end() == SafeEnd::Durable);
+        assert!(!is_lasting || self.unsynced.borrow().is_empty());
         let mut members = members;
         if is_early {
-            members.drain(..).for_each(|member| self.tell(member, slot.index));
+            members.drain(..).for_each(|member| self.tell(self.note(member, slot.index)));
         }
-        match self.transfer(&slot, buffer).await {
+        let mut done = self.write(&slot, buffer).await;
+        if done.is_ok() && is_lasting {
+            done = self.sync_file(&slot.file).await;
+        }
+        match done {
             Ok(()) => {
-                members.into_iter().for_each(|member| self.tell(member, slot.index));
+                for member in members {
+                    let journaled = self.note(member, slot.index);
+                    if is_lasting { self.tell(journaled) } else { self.tell_written(journaled) }
+                }
                 self.settle_ahead();
             }
             Err(failure) => self.give_up(members, failure),
@@ -403,7 +498,7 @@ impl<D: Disk, E: Executor> Core<D, E> {
             };
             writer.add(&entry, group.data());
         }
-        let filled = writer.finish(ring.number, slot.sequence, slot.oldest);
+        let filled = writer.finish(ring.number, slot.place);
         assert!(filled == whole);
         Some((slot, buffer))
     }
@@ -417,14 +512,15 @@ impl<D: Disk, E: Executor> Core<D, E> {
             let Some(ring) = ring.as_mut() else { return Ok(()) };
             let slot = ring.take(MARK_BYTES);
             let writer = SetWriter::new(buffer.as_bytes_mut());
-            let filled = writer.finish(ring.number, slot.sequence, slot.oldest);
+            let filled = writer.finish(ring.number, slot.place);
             assert!(filled == MARK_BYTES);
             slot
         };
-        self.transfer(&slot, buffer).await
+        self.write(&slot, buffer).await?;
+        self.sync_file(&slot.file).await
     }
 
-    async fn transfer(&self, slot: &Slot<D>, buffer: D::Buffer) -> Result<(), LogFailure> {
+    async fn write(&self, slot: &Slot<D>, buffer: D::Buffer) -> Result<(), LogFailure> {
         let bytes = buffer.as_bytes().len() as u64;
         let written = slot.file.write_rc_at(Rc::new(buffer), slot.position).await;
         // Its blocks were allocated when the ring was made: a disk that is full now is no other than one that fails.
@@ -432,20 +528,26 @@ impl<D: Disk, E: Executor> Core<D, E> {
         let counters = &self.per_file.counters;
         count(&counters.journal.sets, 1);
         count(&counters.journal.written_bytes, bytes);
+        Ok(())
+    }
+
+    /// All that was written is on stable storage on return: it lies in this file, or was before.
+    async fn sync_file(&self, file: &D::File) -> Result<(), LogFailure> {
+        let counters = &self.per_file.counters;
         if self.per_file.mutant.lacks(Rule::AckBeforeSync) {
             return Ok(());
         }
         count(&counters.syncs, 1);
-        let synced = slot.file.data_sync().await;
+        let synced = file.data_sync().await;
         synced.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
         if let Some(ring) = self.ring.borrow_mut().as_mut() {
-            ring.note_told(slot.oldest);
+            ring.note_lasting();
         }
         Ok(())
     }
 
-    /// The group is durable: says so, and remembers that its segment lacks it.
-    fn tell(self: &Rc<Self>, member: Member<D>, file: usize) {
+    /// The group is in the journal, and its segment lacks it.
+    fn note(&self, member: Member<D>, file: usize) -> Journaled<D> {
         let Member { source, group } = member;
         let memory_bytes = group.parts.iter().map(|part| part.buffer.as_bytes().len() as u64).sum();
         let counters = &self.per_file.counters.journal;
@@ -454,19 +556,45 @@ impl<D: Disk, E: Executor> Core<D, E> {
         if let Some(ring) = self.ring.borrow_mut().as_mut() {
             ring.note_unsettled(file);
         }
-        let journal = &source.lane().journal;
-        journal.push(Behind {
+        source.lane().journal.is_writing.set(false);
+        let behind = Behind {
             from: group.start.position,
             end: group.end,
             is_first_of_segment: group.is_first_of_segment,
             file,
             group_count: 1,
             memory_bytes,
-        });
+        };
+        Journaled { source, behind }
+    }
+
+    /// The group is written: says so. It stays where it is until it is durable.
+    fn tell_written(self: &Rc<Self>, journaled: Journaled<D>) {
+        let (source, end) = (journaled.source.clone(), journaled.behind.end);
+        let journal = &source.lane().journal;
+        journal.was_used.set(true);
+        journal.unsynced_to.set(Some(end.offset));
+        self.unsynced.borrow_mut().push(journaled);
+        source.journal_written(end);
+        if source.is_sync_due() || journal.is_settle_due.get() {
+            self.is_sync_wanted.set(true);
+        }
+        source.idle();
+        source.go_on();
+    }
+
+    /// The group is durable: says so, and remembers that it is to be settled.
+    fn tell(self: &Rc<Self>, journaled: Journaled<D>) {
+        let Journaled { source, behind } = journaled;
+        let journal = &source.lane().journal;
+        journal.push(behind);
+        if journal.unsynced_to.get() == Some(behind.end.offset) {
+            journal.unsynced_to.set(None);
+        }
         self.keep_in_order(&source);
-        journal.is_writing.set(false);
-        source.clone().journaled(group.end);
-        if journal.is_due(self.place.options.settle_bytes) {
+        source.clone().journaled(behind.end);
+        let is_due = journal.is_due(self.place.options.settle_bytes);
+        if is_due || journal.is_settle_due.get() {
             self.ensure_settling(&source);
         }
         source.idle();
@@ -483,18 +611,22 @@ impl<D: Disk, E: Executor> Core<D, E> {
 
     /// Of a set that failed nobody knows: its logs take no more appends, and the ring is out of use.
     fn give_up(self: &Rc<Self>, members: Vec<Member<D>>, failure: LogFailure) {
-        tracing::error!(
-            shard = %self.place.shard, %failure,
-            "the journal could not be written: it is out of use until restart, and every log is synced by itself"
-        );
-        count(&self.per_file.counters.io_errors, 1);
-        self.state.set(RingState::Broken);
+        self.note_broken(failure);
         for Member { source, .. } in members {
             source.lane().journal.is_writing.set(false);
             source.failed(failure);
             self.ensure_settling(&source);
             source.idle();
         }
+    }
+
+    fn note_broken(&self, failure: LogFailure) {
+        tracing::error!(
+            shard = %self.place.shard, %failure,
+            "the journal could not be written: it is out of use until restart, and every log is synced by itself"
+        );
+        count(&self.per_file.counters.io_errors, 1);
+        self.state.set(RingState::Broken);
     }
 
     /// Makes the ring in the background the first time it would be of use; logs do not wait for it.
@@ -563,6 +695,8 @@ enum Look {
     Room(Room),
     /// The newest set still calls needed what was settled since: it has to be said first.
     Mark,
+    /// What is written has to be durable first.
+    Sync,
     /// Something has to be settled first.
     Wait,
 }

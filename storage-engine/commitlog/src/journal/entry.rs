@@ -5,14 +5,15 @@
 //! ```text
 //! file header  magic "CLJF" | version u16 = 1 | reserved u16 = 0 | ring u64 | index u32 | count u32 | file bytes u64
 //!              | CRC-32C u32 of all before                                     36 bytes, then zeros up to the first block's end
-//! entry set    magic "CLJE" | version u16 = 1 | reserved u16 = 0 | ring u64 | sequence u64 | oldest u64 | bytes u32
-//!              | groups u32 | CRC-32C u32 of all others | groups …             44 bytes before the groups
+//! entry set    magic "CLJE" | version u16 = 1 | reserved u16 = 0 | ring u64 | sequence u64 | oldest u64 | durable u64
+//!              | bytes u32 | groups u32 | CRC-32C u32 of all others | groups …   52 bytes before the groups
 //! group        topic id 16 | partition i32 | segment i64 | position u64 | base offset i64 | end offset i64
 //!              | name bytes u16 | record bytes u32 | name | record bytes       58 bytes before the name           all big-endian
 //! ```
 //! A set begins at a block and is padded with zeros to the next. `ring` is drawn anew whenever a ring is made: bytes of a
 //! record cannot look like a set unless their sender knows it. `oldest` is the sequence of the oldest set that a replay needs: all
-//! before it is in the segments.
+//! before it is in the segments. `durable` is that of the newest set that was on stable storage when this one was written: what is
+//! absent up to there is damaged, what is absent behind it was never synced.
 
 use record::codec::{DecodeError, Reader};
 use record::{Crc, Offset, PartitionIndex, TopicId, TopicPartition, crc32c};
@@ -25,9 +26,9 @@ const VERSION: u16 = 1;
 /// Bytes of a file's header, before the zeros.
 pub(crate) const FILE_HEADER_BYTES: usize = 36;
 /// Bytes of a set before its groups.
-pub(crate) const SET_HEADER_BYTES: usize = 44;
+pub(crate) const SET_HEADER_BYTES: usize = 52;
 /// Where its checksum stands.
-const SET_CRC_AT: usize = 40;
+const SET_CRC_AT: usize = 48;
 /// Bytes of a group before its name.
 const GROUP_HEADER_BYTES: usize = 58;
 /// What a directory's name may have: Kafka's longest topic, a hyphen and a partition.
@@ -52,12 +53,20 @@ pub(crate) struct FileHeader {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SetHeader {
     pub(crate) ring: u64,
-    pub(crate) sequence: u64,
-    /// The sequence of the oldest set that is not in the segments yet, this one at most.
-    pub(crate) oldest: u64,
+    pub(crate) place: SetPlace,
     /// Bytes without the padding.
     pub(crate) bytes: u32,
     pub(crate) group_count: u32,
+}
+
+/// Where a set stands among the others of its ring, by their sequences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SetPlace {
+    pub(crate) sequence: u64,
+    /// Of the oldest set that is not in the segments yet, this one at most.
+    pub(crate) oldest: u64,
+    /// Of the newest set that lasted when this one was written, below its own.
+    pub(crate) durable: u64,
 }
 
 impl SetHeader {
@@ -200,8 +209,10 @@ impl<'a> SetWriter<'a> {
     }
 
     /// Closes the set: header, checksum, zeros to the next block. Returns its bytes with the padding.
-    pub(crate) fn finish(self, ring: u64, sequence: u64, oldest: u64) -> usize {
+    pub(crate) fn finish(self, ring: u64, place: SetPlace) -> usize {
+        let SetPlace { sequence, oldest, durable } = place;
         assert!(oldest <= sequence);
+        assert!(durable < sequence);
         let Self { bytes, filled, group_count } = self;
         let whole = filled.next_multiple_of(crate::disk::BLOCK_BYTES);
         bytes[filled..whole].fill(0);
@@ -212,8 +223,9 @@ impl<'a> SetWriter<'a> {
         head[8..16].copy_from_slice(&ring.to_be_bytes());
         head[16..24].copy_from_slice(&sequence.to_be_bytes());
         head[24..32].copy_from_slice(&oldest.to_be_bytes());
-        head[32..36].copy_from_slice(&u32::try_from(filled).unwrap_or(u32::MAX).to_be_bytes());
-        head[36..40].copy_from_slice(&group_count.to_be_bytes());
+        head[32..40].copy_from_slice(&durable.to_be_bytes());
+        head[40..44].copy_from_slice(&u32::try_from(filled).unwrap_or(u32::MAX).to_be_bytes());
+        head[44..48].copy_from_slice(&group_count.to_be_bytes());
         let crc = checksum(&bytes[..filled]);
         bytes[SET_CRC_AT..SET_HEADER_BYTES].copy_from_slice(&crc.to_be_bytes());
         whole
@@ -238,8 +250,11 @@ pub(crate) fn decode_set_header(bytes: &[u8], available: u64) -> Result<SetHeade
     }
     let header = SetHeader {
         ring: reader.i64()?.cast_unsigned(),
-        sequence: reader.i64()?.cast_unsigned(),
-        oldest: reader.i64()?.cast_unsigned(),
+        place: SetPlace {
+            sequence: reader.i64()?.cast_unsigned(),
+            oldest: reader.i64()?.cast_unsigned(),
+            durable: reader.i64()?.cast_unsigned(),
+        },
         bytes: reader.u32()?,
         group_count: reader.u32()?,
     };
@@ -247,7 +262,8 @@ pub(crate) fn decode_set_header(bytes: &[u8], available: u64) -> Result<SetHeade
     if bytes < SET_HEADER_BYTES as u64 || header.padded() > available.min(SET_BYTES_MAX as u64) {
         return Err(BadEntry::Length { bytes, available });
     }
-    if header.oldest > header.sequence {
+    let SetPlace { sequence, oldest, durable } = header.place;
+    if oldest > sequence || durable >= sequence {
         return Err(BadEntry::Group);
     }
     Ok(header)
@@ -347,7 +363,9 @@ mod tests {
             let (front, back) = group.bytes.split_at(group.bytes.len() / 2);
             writer.add(group, [front, back].into_iter());
         }
-        let whole = writer.finish(0x0102_0304_0506_0708, 0x11_0000_0005, 0x11_0000_0002);
+        let place =
+            SetPlace { sequence: 0x11_0000_0005, oldest: 0x11_0000_0002, durable: 0x11_0000_0003 };
+        let whole = writer.finish(0x0102_0304_0506_0708, place);
         bytes.truncate(whole);
         bytes
     }
@@ -382,9 +400,10 @@ mod tests {
             0102030405060708\
             0000001100000005\
             0000001100000002\
-            00000075\
+            0000001100000003\
+            0000007d\
             00000001\
-            5101ad11\
+            3e2878d6\
             07070707070707070707070707070707\
             00000003\
             0000000000000010\
@@ -395,8 +414,8 @@ mod tests {
             00000007\
             6f72646572732d33\
             7265636f726473";
-        assert_eq!(hex(&bytes[..0x75]), expected);
-        assert!(bytes[0x75..].iter().all(|byte| *byte == 0));
+        assert_eq!(hex(&bytes[..0x7d]), expected);
+        assert!(bytes[0x7d..].iter().all(|byte| *byte == 0));
         assert_eq!(bytes.len(), BLOCK_BYTES);
         let (header, groups) = decode_set(&bytes).unwrap();
         assert_eq!(header.padded(), BLOCK_BYTES as u64);
@@ -453,7 +472,7 @@ mod tests {
     #[test]
     fn a_set_that_says_it_is_longer_than_any_is_refused_before_it_is_read() {
         let mut bytes = set(&[group("a-0", b"one")]);
-        bytes[32..36].copy_from_slice(&u32::MAX.to_be_bytes());
+        bytes[40..44].copy_from_slice(&u32::MAX.to_be_bytes());
         let found = decode_set_header(&bytes, u64::MAX);
         let length = BadEntry::Length { bytes: u64::from(u32::MAX), available: u64::MAX };
         assert_eq!(found, Err(length));

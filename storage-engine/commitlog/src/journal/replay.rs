@@ -1,9 +1,10 @@
 //! The journals of an earlier life, brought into the segments before any log opens.
 //!
-//! Owns which sets count. The newest set of a ring says which the oldest is that is needed: all from there on are replayed, in the
-//! order of their sequences. Each was on stable storage before the next one was written, so one that is missing between others
-//! was acknowledged and is damaged: what lies beyond is replayed as far as its segments reach, and the ring is kept in `stray/`. The
-//! last set may be torn, which nobody was told of. A crash at any point leads to the same replay again.
+//! Owns which sets count. The newest set of a ring says which the oldest is that is needed, and up to which all were on stable storage
+//! when it was written: all of these are replayed, in the order of their sequences. One that is missing among them was acknowledged
+//! and is damaged: what lies beyond is replayed as far as its segments reach, and the ring is kept in `stray/`. Behind them come
+//! sets that nobody was told are durable: they are replayed up to the first one that is torn or was never written, and those behind it
+//! go with it, whether or not the disk has them. A crash at any point leads to the same replay again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -16,10 +17,10 @@ use crate::executor::Executor;
 use crate::journal::JOURNAL_DIRECTORY;
 use crate::journal::apply::Replay;
 use crate::journal::entry::{
-    SET_BYTES_MAX, SetHeader, decode_file_header, decode_set, decode_set_header,
+    SET_BYTES_MAX, SetHeader, SetPlace, decode_file_header, decode_set, decode_set_header,
 };
 use crate::journal::ring::{DONE_SUFFIX, SETS_AT, drop_ring, remove_done};
-use crate::mutant::Mutant;
+use crate::mutant::{Mutant, Rule};
 use crate::small_file;
 
 /// What a start found in the journals, and did with it.
@@ -41,6 +42,8 @@ pub struct JournalReport {
     pub refused_groups: u64,
     /// Sets that are missing between others.
     pub missing_sets: u64,
+    /// Sets behind one that was never synced and is not there: a power cut took it, and none of them was durable.
+    pub dropped_sets: u64,
     /// Rings that were kept because something of them is missing, or had no place.
     pub strays: Vec<String>,
 }
@@ -95,9 +98,10 @@ async fn replay_ring<D: Disk, E: Executor>(
         found.look_through(disk, executor, index, path).await.at(path)?;
     }
     for sets in found.by_ring() {
-        let needed = needed(sets);
+        let needed = needed(sets, mutant);
         report.sets += needed.sets.len() as u64;
         report.missing_sets += needed.missing;
+        report.dropped_sets += needed.dropped;
         let mut replay = Replay::new(disk, checkpoints, mutant, report);
         for set in &needed.sets {
             let path = paths.get(set.file).map_or("", String::as_str);
@@ -198,20 +202,29 @@ impl Found {
 #[derive(Debug, PartialEq, Eq)]
 struct Needed {
     sets: Vec<SetAt>,
-    /// How many are not there.
+    /// How many are not there that were durable.
     missing: u64,
+    /// How many lie behind one that never was, and is not there.
+    dropped: u64,
 }
 
-fn needed(mut sets: Vec<SetAt>) -> Needed {
-    sets.sort_by_key(|set| set.header.sequence);
-    sets.dedup_by_key(|set| set.header.sequence);
-    let Some(newest) = sets.last().map(|set| set.header) else {
-        return Needed { sets, missing: 0 };
+fn needed(mut sets: Vec<SetAt>, mutant: Mutant) -> Needed {
+    sets.sort_by_key(|set| set.header.place.sequence);
+    sets.dedup_by_key(|set| set.header.place.sequence);
+    let Some(SetPlace { oldest, durable, .. }) = sets.last().map(|set| set.header.place) else {
+        return Needed { sets, missing: 0, dropped: 0 };
     };
-    sets.retain(|set| set.header.sequence >= newest.oldest);
-    let expected = newest.sequence - newest.oldest + 1;
-    let missing = expected - sets.len() as u64;
-    Needed { sets, missing }
+    sets.retain(|set| set.header.place.sequence >= oldest);
+    let sure = sets.partition_point(|set| set.header.place.sequence <= durable);
+    let missing = (durable + 1).saturating_sub(oldest) - sure as u64;
+    let follow = (durable + 1).max(oldest)..;
+    let unsure = sets.get(sure..).unwrap_or_default().iter().zip(follow);
+    let joined =
+        unsure.take_while(|(set, sequence)| set.header.place.sequence == *sequence).count();
+    let kept = if mutant.lacks(Rule::ReplayPassesGap) { sets.len() } else { sure + joined };
+    let dropped = (sets.len() - kept) as u64;
+    sets.truncate(kept);
+    Needed { sets, missing, dropped }
 }
 
 async fn read_set<D: Disk>(disk: &D, path: &str, set: &SetAt) -> DiskResult<Vec<u8>> {
@@ -279,26 +292,38 @@ async fn keep_aside<D: Disk>(disk: &D, shard: &str) -> Result<String, StoreError
 mod tests {
     use super::*;
 
-    fn set(sequence: u64, oldest: u64) -> SetAt {
-        let header = SetHeader { ring: 1, sequence, oldest, bytes: 100, group_count: 1 };
+    fn set(sequence: u64, oldest: u64, durable: u64) -> SetAt {
+        let place = SetPlace { sequence, oldest, durable };
+        let header = SetHeader { ring: 1, place, bytes: 100, group_count: 1 };
         SetAt { file: 0, position: SETS_AT, header }
     }
 
-    fn check(sets: &[(u64, u64)], expected: &[u64], missing: u64) {
-        let sets = sets.iter().map(|(sequence, oldest)| set(*sequence, *oldest)).collect();
-        let needed = needed(sets);
-        let sequences: Vec<u64> = needed.sets.iter().map(|set| set.header.sequence).collect();
-        assert_eq!((sequences.as_slice(), needed.missing), (expected, missing));
+    fn check(sets: &[(u64, u64, u64)], expected: &[u64], missing: u64, dropped: u64) {
+        let sets = sets.iter().map(|(sequence, oldest, durable)| set(*sequence, *oldest, *durable));
+        let needed = needed(sets.collect(), Mutant::NONE);
+        let sequences: Vec<u64> = needed.sets.iter().map(|set| set.header.place.sequence).collect();
+        let found = (sequences.as_slice(), needed.missing, needed.dropped);
+        assert_eq!(found, (expected, missing, dropped));
     }
 
     #[test]
     fn the_newest_set_says_which_are_needed() {
-        check(&[], &[], 0);
-        check(&[(5, 5)], &[5], 0);
+        check(&[], &[], 0, 0);
+        check(&[(5, 5, 4)], &[5], 0, 0);
         // Out of order by their files; what is older than the oldest that is needed was settled, whatever is left of it.
-        check(&[(8, 6), (3, 3), (7, 6), (6, 6)], &[6, 7, 8], 0);
-        check(&[(8, 6), (6, 6)], &[6, 8], 1);
-        check(&[(8, 6)], &[8], 2);
-        check(&[(8, 8), (2, 1)], &[8], 0);
+        check(&[(8, 6, 7), (3, 3, 2), (7, 6, 6), (6, 6, 5)], &[6, 7, 8], 0, 0);
+        check(&[(8, 6, 7), (6, 6, 5)], &[6, 8], 1, 0);
+        check(&[(8, 6, 7)], &[8], 2, 0);
+        check(&[(8, 8, 7), (2, 1, 1)], &[8], 0, 0);
+    }
+
+    #[test]
+    fn behind_what_lasted_sets_count_up_to_the_first_that_is_not_there() {
+        check(&[(5, 5, 4), (6, 5, 4), (7, 5, 4)], &[5, 6, 7], 0, 0);
+        check(&[(5, 5, 4), (7, 5, 4), (8, 5, 4)], &[5], 0, 2);
+        check(&[(7, 5, 4), (8, 5, 4)], &[], 0, 2);
+        // One that lasted is missing as well: that is damage, and is no reason to go on behind the other.
+        check(&[(4, 4, 3), (6, 4, 5), (8, 4, 6)], &[4, 6], 1, 1);
+        check(&[(9, 9, 4)], &[9], 0, 0);
     }
 }

@@ -9,7 +9,7 @@ use crate::disk::{
     AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, IO_BYTES_MAX, OpenMode,
 };
 use crate::error::{AtPath, StoreError};
-use crate::journal::entry::{FileHeader, SET_BYTES_MAX, encode_file_header};
+use crate::journal::entry::{FileHeader, SET_BYTES_MAX, SetPlace, encode_file_header};
 use crate::journal::{JOURNAL_DIRECTORY, JournalOptions};
 use crate::small_file;
 
@@ -61,7 +61,8 @@ pub(crate) struct Ring<D: Disk> {
     pub(crate) number: u64,
     current: usize,
     position: u64,
-    sequence: u64,
+    /// Of the newest set, the oldest that it calls needed, and the newest that lasts.
+    newest: SetPlace,
     /// The oldest set that the newest lasting one calls needed.
     told_oldest: u64,
 }
@@ -72,8 +73,7 @@ pub(crate) struct Slot<D: Disk> {
     /// Index of that file.
     pub(crate) index: usize,
     pub(crate) position: u64,
-    pub(crate) sequence: u64,
-    pub(crate) oldest: u64,
+    pub(crate) place: SetPlace,
 }
 
 impl<D: Disk> Ring<D> {
@@ -102,7 +102,8 @@ impl<D: Disk> Ring<D> {
         disk.sync_dir(&directory).await.at(&directory)?;
         let file_bytes = place.options.file_bytes;
         let (position, told_oldest) = (SETS_AT, 0);
-        Ok(Self { files, file_bytes, number, current: 0, position, sequence, told_oldest })
+        let newest = SetPlace { sequence, oldest: sequence, durable: sequence };
+        Ok(Self { files, file_bytes, number, current: 0, position, newest, told_oldest })
     }
 
     fn next(&self) -> usize {
@@ -121,9 +122,15 @@ impl<D: Disk> Ring<D> {
         sequences.is_some_and(|(_, last)| self.told_oldest <= last)
     }
 
-    /// A set is lasting that says so.
-    pub(crate) fn note_told(&mut self, oldest: u64) {
-        self.told_oldest = oldest;
+    /// The file that takes sets now. Order: all that lie in another are lasting.
+    pub(crate) fn file(&self) -> Rc<D::File> {
+        self.files[self.current].file.clone()
+    }
+
+    /// The newest set is lasting, and all before it.
+    pub(crate) fn note_lasting(&mut self) {
+        self.newest.durable = self.newest.sequence;
+        self.told_oldest = self.newest.oldest;
     }
 
     /// The file that is used after the current one, if something in it is not settled.
@@ -143,15 +150,11 @@ impl<D: Disk> Ring<D> {
     pub(crate) fn take(&mut self, bytes: usize) -> Slot<D> {
         assert!(self.position + bytes as u64 <= self.file_bytes);
         assert!(bytes.is_multiple_of(BLOCK_BYTES));
-        self.sequence += 1;
-        let sequence = self.sequence;
-        let slot = Slot {
-            file: self.files[self.current].file.clone(),
-            index: self.current,
-            position: self.position,
-            sequence,
-            oldest: self.oldest().unwrap_or(sequence),
-        };
+        let sequence = self.newest.sequence + 1;
+        let oldest = self.oldest().unwrap_or(sequence);
+        self.newest = SetPlace { sequence, oldest, ..self.newest };
+        let (file, index, position) = (self.file(), self.current, self.position);
+        let slot = Slot { file, index, position, place: self.newest };
         let current = &mut self.files[self.current];
         current.sequences =
             Some((current.sequences.map_or(sequence, |(first, _)| first), sequence));

@@ -7,7 +7,7 @@ use commitlog::directory::{self, Format};
 use commitlog::mutant::Mutant;
 use commitlog::{
     BLOCK_BYTES, CheckpointMap, DiskError, JournalOptions, JournalReport, LogFailure, LogIdentity,
-    recover_journals,
+    LogOptions, SafeEnd, recover_journals,
 };
 use record::{BatchHeader, Codec, Offset, PartitionIndex, TopicId};
 
@@ -54,6 +54,35 @@ fn append(world: &World, log: &TestLog, bytes: usize) {
     let bytes = batch(Codec::None, NOW.0, 1, bytes);
     let header = BatchHeader::parse(&bytes).unwrap();
     log.append(NOW, world.epoch, &header, &bytes).unwrap();
+}
+
+fn cached() -> LogOptions {
+    LogOptions { safe_end: SafeEnd::Written, ..settings(OPTIONS).options }
+}
+
+/// A world whose log is under write caching, and whose ring is made.
+fn cached_world() -> World {
+    let settings = Settings { options: cached(), ..settings(OPTIONS) };
+    let mut world = World::new(settings);
+    world.fill(1, 1, 100);
+    world.settle();
+    assert_eq!(world.disk.names("journal/0").len(), OPTIONS.file_count as usize);
+    world
+}
+
+/// Appends a batch and waits until it counts as safe.
+fn append_written(world: &mut World, bytes: usize) {
+    world.append(&batch(Codec::None, NOW.0, 1, bytes));
+    wait_until(world, &|| world.log.ends().safe_end() == world.log.ends().accepted());
+    world.log.check();
+}
+
+fn wait_until(world: &World, is_so: &dyn Fn() -> bool) {
+    world.executor.run(async {
+        while !is_so() {
+            futures_lite::future::yield_now().await;
+        }
+    });
 }
 
 fn recover(world: &crate::support::world::Stopped) -> JournalReport {
@@ -340,31 +369,169 @@ fn a_log_that_fails_beside_a_set_in_flight_keeps_what_the_set_makes_durable() {
         world.fill(1, 1, 5_000);
         world.settle();
     }
-    let until = |world: &World, is_so: &dyn Fn() -> bool| {
-        world.executor.run(async {
-            while !is_so() {
-                futures_lite::future::yield_now().await;
-            }
-        });
-    };
     // The next segment begins and is settled, and the first one's seal waits for its sync; then a set is on its way.
     let first_segment = format!("{:020}.log", 0);
     world.disk.hold_syncs_of(&first_segment);
     world.fill(1, 1, 5_000);
     assert_eq!(world.log.segment_count(), 2);
-    until(&world, &|| world.store.counters().journal_behind_bytes == 0);
+    wait_until(&world, &|| world.store.counters().journal_behind_bytes == 0);
     world.disk.hold_writes_of(".journal");
     world.append(&batch(Codec::None, NOW.0, 1, 5_000));
     world.disk.fail_syncs_of(&first_segment);
     world.disk.hold_syncs_of("");
-    until(&world, &|| world.log.failure().is_some());
+    wait_until(&world, &|| world.log.failure().is_some());
     // The set comes through; its segment's turn has not come yet.
     world.disk.hold_writes_of(".log");
     let accepted = world.log.ends().accepted();
-    until(&world, &|| world.log.ends().durable() == accepted);
+    wait_until(&world, &|| world.log.ends().durable() == accepted);
     world.verify(1 << 20);
     world.disk.hold_writes_of("");
     world.disk.fail_syncs_of("");
     world.settle();
     world.crash().verify(1 << 20);
+}
+
+#[test]
+fn under_write_caching_a_set_is_told_before_any_sync_and_survives_a_kill() {
+    let mut world = cached_world();
+    let (syncs, durable) = (world.disk.syncs(), world.log.ends().durable());
+    (0..5).for_each(|_| append_written(&mut world, 300));
+    assert_eq!(world.disk.syncs(), syncs);
+    assert_eq!(world.log.ends().durable(), durable);
+    assert_eq!(world.store.counters().journal_sets, 5);
+    world.verify(1 << 20);
+    let world = world.kill();
+    assert_eq!(world.log.ends().durable(), Offset(6));
+    world.verify(1 << 20);
+    // And once more, without a word of the journal.
+    let world = world.crash();
+    world.verify(1 << 20);
+    assert_eq!(world.log.ends().durable(), Offset(6));
+}
+
+#[test]
+fn one_sync_of_the_journal_makes_all_that_is_cached_durable() {
+    let mut world = cached_world();
+    let logs: Vec<TestLog> = (1..=8).map(|partition| beside(&world, partition)).collect();
+    logs.iter().for_each(|log| append(&world, log, 100));
+    append_written(&mut world, 300);
+    let written = || logs.iter().all(|log| log.ends().safe_end() == Offset(1));
+    wait_until(&world, &written);
+    let syncs = world.disk.syncs();
+    world.store.sync_written();
+    world.settle();
+    assert_eq!(world.disk.syncs() - syncs, 1);
+    assert!(logs.iter().all(|log| log.ends().durable() == Offset(1)));
+    let world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(2));
+    world.verify(1 << 20);
+}
+
+#[test]
+fn what_a_power_cut_takes_of_the_cached_is_a_tail() {
+    let mut world = cached_world();
+    (0..3).for_each(|_| append_written(&mut world, 300));
+    world.sync();
+    (0..5).for_each(|_| append_written(&mut world, 300));
+    let stopped = world.drop_process();
+    let path = "journal/0/0000.journal";
+    // The sets from the second that was never synced on are on the disk, the first one is not.
+    stopped.disk.edit(path, |bytes| bytes[BLOCK_BYTES * 4..BLOCK_BYTES * 5].fill(0));
+    let report = recover(&stopped);
+    assert_eq!((report.sets, report.missing_sets, report.dropped_sets), (3, 0, 4), "{report:?}");
+    assert_eq!(report.strays, Vec::<String>::new());
+    let world = stopped.start();
+    assert_eq!(world.log.ends().durable(), Offset(4));
+    world.verify(1 << 20);
+    let world = world.crash();
+    world.verify(1 << 20);
+    assert_eq!(world.log.ends().durable(), Offset(4));
+}
+
+#[test]
+fn a_set_that_is_synced_comes_after_what_was_not() {
+    let mut world = cached_world();
+    let durable = beside(&world, 1);
+    durable.set_options(settings(OPTIONS).options);
+    (0..3).for_each(|_| append_written(&mut world, 300));
+    assert_eq!(world.log.ends().durable(), Offset(1));
+    append(&world, &durable, 100);
+    world.executor.run(durable.durable_through(Offset(0))).unwrap();
+    assert_eq!(world.log.ends().durable(), Offset(4));
+    // What is absent before it is damage, and no tail.
+    let stopped = world.drop_process();
+    stopped.disk.edit("journal/0/0000.journal", |bytes| {
+        bytes[BLOCK_BYTES * 2..BLOCK_BYTES * 3].fill(0);
+    });
+    let report = recover(&stopped);
+    assert_eq!((report.missing_sets, report.dropped_sets), (1, 0), "{report:?}");
+    assert_eq!(report.strays.len(), 1);
+}
+
+#[test]
+fn a_ring_of_cached_sets_is_used_again_and_stops_in_order() {
+    let mut world = cached_world();
+    (0..100).for_each(|_| append_written(&mut world, 1_000));
+    world.verify(1 << 20);
+    assert!(world.store.counters().journal_sets >= 100);
+    let stopped = world.stop();
+    assert_eq!(stopped.disk.names("journal"), Vec::<String>::new());
+    let world = stopped.start();
+    assert_eq!(world.log.ends().durable(), Offset(101));
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_file_of_the_journal_is_synced_before_the_next_one_is_used() {
+    let mut world = cached_world();
+    // More than one file holds, and nobody asks for a sync before the end.
+    (0..20).for_each(|_| append_written(&mut world, 300));
+    world.sync();
+    let world = world.crash();
+    assert_eq!(world.log.ends().durable(), Offset(21));
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_large_group_waits_for_what_is_cached_before_it() {
+    let mut world = cached_world();
+    (0..3).for_each(|_| append_written(&mut world, 300));
+    append_written(&mut world, 9_000);
+    append_written(&mut world, 300);
+    world.verify(1 << 20);
+    let world = world.kill();
+    assert_eq!(world.log.ends().durable(), Offset(6));
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_failed_sync_of_cached_sets_ends_those_logs() {
+    let mut world = cached_world();
+    (0..3).for_each(|_| append_written(&mut world, 300));
+    world.disk.fail_syncs_of(".journal");
+    world.store.sync_written();
+    world.settle();
+    assert!(matches!(world.log.failure(), Some(LogFailure::Io { errno: 5, .. })));
+    assert_eq!(world.log.ends().durable(), Offset(1));
+    let log = beside(&world, 1);
+    append(&world, &log, 100);
+    wait_until(&world, &|| log.ends().safe_end() == Offset(1));
+    world.disk.fail_syncs_of("");
+    // The process's end takes nothing of what was written.
+    let world = world.kill();
+    assert_eq!(world.log.ends().durable(), Offset(4));
+    world.verify(1 << 20);
+}
+
+#[test]
+fn a_cached_log_that_is_deleted_frees_the_journal() {
+    let world = cached_world();
+    let log = beside(&world, 1);
+    append(&world, &log, 100);
+    wait_until(&world, &|| log.ends().safe_end() == Offset(1));
+    assert!(world.store.counters().journal_behind_bytes > 0);
+    world.executor.run(world.store.delete_log(log.clone())).unwrap();
+    assert_eq!(world.store.counters().journal_behind_bytes, 0);
+    world.store.sync_written();
+    world.settle();
 }
