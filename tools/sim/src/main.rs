@@ -43,7 +43,7 @@ enum Command {
     /// Switch off each safety rule in turn; exit 1 if no seed notices one.
     Mutants {
         /// How many seeds each may take.
-        #[arg(long, default_value_t = 5_000)]
+        #[arg(long, default_value_t = 10_000)]
         seeds: u64,
     },
     /// Run one seed and print its trace.

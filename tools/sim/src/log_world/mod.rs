@@ -31,7 +31,7 @@ use record::{PartitionIndex, Timestamp, TopicId, TopicPartition};
 
 use crate::disk::{DiskStats, SimDisk};
 use crate::executor::{RunEnd, RunLimits, SimExecutor};
-use crate::prng::Prng;
+use crate::prng::{OneIn, Prng};
 use crate::runner::{Outcome, WorldName};
 use crate::trace::Trace;
 use crate::verdict::{Violation, broken};
@@ -92,6 +92,8 @@ pub struct WorldStats {
     pub journal_sets: u64,
     /// Groups that starts brought from journals into segments.
     pub groups_replayed: u64,
+    /// Sets of journals behind one that a power cut took.
+    pub sets_dropped: u64,
     /// Clean stops.
     pub clean_stops: u64,
     /// Records that were acknowledged under write caching and that a power cut took.
@@ -119,6 +121,7 @@ impl WorldStats {
         self.stops_cut_off += other.stops_cut_off;
         self.journal_sets += other.journal_sets;
         self.groups_replayed += other.groups_replayed;
+        self.sets_dropped += other.sets_dropped;
         self.clean_stops += other.clean_stops;
         self.cached_records_lost += other.cached_records_lost;
     }
@@ -132,7 +135,8 @@ impl fmt::Display for WorldStats {
             "lives={} crashes={} clean_stops={} sectors_torn={} errors={} refused={} batches={} \
              acked_records_checked={} reads={} lookups={} duplicates={} bits_rotten={} damage_isolated={} \
              indexes_spoiled={} small_files_spoiled={} starts_moved={} segments_removed={} resumed={} \
-             cached_records_lost={} scrubbed={} stops_cut_off={} journal_sets={} groups_replayed={}",
+             cached_records_lost={} scrubbed={} stops_cut_off={} journal_sets={} groups_replayed={} \
+             sets_dropped={}",
             self.lives,
             disk.crashes,
             self.clean_stops,
@@ -156,6 +160,7 @@ impl fmt::Display for WorldStats {
             self.stops_cut_off,
             self.journal_sets,
             self.groups_replayed,
+            self.sets_dropped,
         )
     }
 }
@@ -199,6 +204,8 @@ struct Config {
     states_bytes: u64,
     /// Half of the worlds have one; small, so that it is used again and again.
     journal: Option<JournalOptions>,
+    /// One in so many turns of syncs happens: where they are rare, a crash meets much that is written and not synced.
+    sync_turn_odds: OneIn,
     batches_per_life: u64,
 }
 
@@ -222,6 +229,7 @@ impl Config {
             },
             states_bytes: *prng.pick(&[1, 10_000, 200_000, u64::MAX]),
             journal: draw_journal(prng),
+            sync_turn_odds: *prng.pick(&[OneIn(1), OneIn(3), OneIn(6), OneIn(20)]),
             batches_per_life: prng.between(1, 40),
         }
     }
@@ -303,8 +311,15 @@ impl World {
         let mut prng = Prng::new(seed);
         let executor = SimExecutor::new(prng.fork(), Rc::clone(&trace));
         let disk = SimDisk::new(&executor, prng.fork(), Rc::clone(&trace));
-        let config = Config::draw(&mut prng);
-        let logs = (0..prng.between(1, 3)).map(|index| WorldLog::draw(&mut prng, index)).collect();
+        let mut config = Config::draw(&mut prng);
+        let mut logs: Vec<WorldLog> =
+            (0..prng.between(1, 3)).map(|index| WorldLog::draw(&mut prng, index)).collect();
+        if config.journal.is_some() && prng.happens(OneIn(3)) {
+            // Nobody's acknowledgement has the journal synced, and no want of files: a crash takes more of it than the last set.
+            logs.iter_mut().for_each(|log| log.caches = true);
+            config.open_files_max = 64;
+            config.sync_turn_odds = OneIn(8);
+        }
         let world = Self {
             config,
             mutant,

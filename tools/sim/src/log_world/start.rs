@@ -233,7 +233,10 @@ async fn recover_journals(
     let recovered = commitlog::recover_journals(disk, &world.executor, map, world.mutant.log).await;
     let report = recovered.map_err(refused)?;
     world.trace.note("replayed", "", [report.groups, report.settled_groups]);
-    world.count(|stats| stats.groups_replayed += report.groups);
+    world.count(|stats| {
+        stats.groups_replayed += report.groups;
+        stats.sets_dropped += report.dropped_sets;
+    });
     if !report.strays.is_empty() {
         return Ok(broken("the journal is whole", format!("{report:?}"))?);
     }

@@ -181,7 +181,9 @@ async fn checkpoint(world: Rc<World>, store: SimStore, plan: LifePlan) -> Verdic
 async fn cache(world: Rc<World>, store: SimStore, replicas: Vec<Rc<Replica>>) -> Verdict {
     for _ in 0..world.config.batches_per_life {
         pause(&world).await;
-        store.sync_written();
+        if world.chance(|prng| prng.happens(world.config.sync_turn_odds)) {
+            store.sync_written();
+        }
         if world.chance(|prng| prng.happens(OneIn(40))) {
             let replica = world.chance(|prng| Rc::clone(prng.pick(&replicas)));
             let safe_end = world.chance(|prng| *prng.pick(&[SafeEnd::Durable, SafeEnd::Written]));
