@@ -10,7 +10,7 @@
 //! - A set that holds a group of a log whose acknowledgements wait for the disk is synced before it is told. One of logs under write
 //!   caching only is told to be written at once, and synced when somebody asks for one of them, before a set that is synced follows
 //!   it, and before the next file is used: all that is not durable lies in one file, and at the end of the ring.
-//! - A disk that has no room for the ring, or a ring whose next file is kept by a log that cannot be settled: groups go to their
+//! - A disk that has no room for the ring and much more, or a ring whose next file is kept by a log that cannot be settled: groups go to their
 //!   segments until there is room again.
 //! - Before a file is used again that the newest set still calls needed, a set without groups says otherwise (a mark): the write that
 //!   goes there may be torn, and would take away what that set asks for.
@@ -39,6 +39,9 @@ use crate::mutant::Rule;
 
 /// After the ring could not be made, so many groups go by before it is tried again: nobody tells this core the time.
 const MAKE_AGAIN_AFTER: u64 = 4096;
+/// A ring is made only where the disk has so many times its bytes free. With the default sizes a gigabyte is left for records then,
+/// which is above what `disk.floor.bytes` keeps of a small disk: making it must not be what refuses them.
+const FREE_TIMES_MIN: u64 = 16;
 /// Logs settled side by side because their memory or their file is wanted: as many as share a commit of the file system's journal.
 const SETTLES_MAX: u64 = 16;
 
@@ -68,6 +71,8 @@ pub(super) struct Core<D: Disk, E: Executor> {
     sequence_base: u64,
     state: Cell<RingState>,
     made_count: Cell<u64>,
+    /// It was said that the disk has too little room for a ring.
+    is_small_told: Cell<bool>,
     pub(super) ring: RefCell<Option<Ring<D>>>,
     ready: RefCell<VecDeque<Rc<dyn GroupSource<D>>>>,
     /// Groups that are written and not synced, in order.
@@ -123,6 +128,7 @@ impl<D: Disk, E: Executor> CoreJournal<D, E> {
             sequence_base,
             state: Cell::new(RingState::Absent { skips_left: 0 }),
             made_count: Cell::new(0),
+            is_small_told: Cell::new(false),
             ring: RefCell::new(None),
             ready: RefCell::default(),
             unsynced: RefCell::default(),
@@ -646,6 +652,11 @@ impl<D: Disk, E: Executor> Core<D, E> {
     }
 
     async fn make(self: Rc<Self>) {
+        if !self.has_disk_for_ring().await {
+            self.state.set(RingState::Absent { skips_left: MAKE_AGAIN_AFTER });
+            self.freed.notify();
+            return;
+        }
         // Another number each time: nothing that an attempt has left looks like part of this ring.
         let made_count = self.made_count.replace(self.made_count.get() + 1);
         let number = self.place.options.ring ^ made_count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -668,6 +679,21 @@ impl<D: Disk, E: Executor> Core<D, E> {
             }
         }
         self.freed.notify();
+    }
+
+    /// Whether the disk has room for a ring and for what it is there for. One that cannot say how much it has is tried.
+    async fn has_disk_for_ring(&self) -> bool {
+        let options = &self.place.options;
+        let ring_bytes = options.file_bytes.saturating_mul(options.file_count.into());
+        let wanted_bytes = ring_bytes.saturating_mul(FREE_TIMES_MIN);
+        let free_bytes = self.disk.free_bytes().await.unwrap_or(u64::MAX);
+        if free_bytes < wanted_bytes && !self.is_small_told.replace(true) {
+            tracing::info!(
+                shard = %self.place.shard, free_bytes, wanted_bytes,
+                "too little disk is free for a journal: every log is synced by itself until there is more"
+            );
+        }
+        free_bytes >= wanted_bytes
     }
 
     async fn retire(&self) -> Result<(), StoreError> {

@@ -305,6 +305,25 @@ fn a_disk_without_room_for_a_journal_serves_without_one() {
 }
 
 #[test]
+fn a_disk_with_room_for_little_more_than_a_journal_serves_without_one() {
+    let ring_bytes = FILE_BYTES * u64::from(OPTIONS.file_count);
+    let check = |free_bytes: u64, files: usize| {
+        let mut world = World::new(settings(OPTIONS));
+        world.disk.set_free_bytes(free_bytes);
+        world.fill(5, 1, 300);
+        world.settle();
+        let is_made = world.disk.names("").contains(&"journal".to_owned());
+        assert_eq!(is_made, files > 0, "{free_bytes} bytes free");
+        if is_made {
+            assert_eq!(world.disk.names("journal/0").len(), files);
+        }
+        world.verify(1 << 20);
+    };
+    check(16 * ring_bytes - 1, 0);
+    check(16 * ring_bytes, 3);
+}
+
+#[test]
 fn one_log_alone_goes_to_its_segment() {
     let mut world = World::new(settings(JournalOptions { company_min: 2, ..OPTIONS }));
     world.fill(20, 1, 300);
