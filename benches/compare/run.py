@@ -69,10 +69,8 @@ BESIDE_FLOOR = ("S1a", "S2b")
 
 def options_of(arguments: list[str] | None = None) -> argparse.Namespace:
     """The command line."""
-    times = f"{costs.plain(ORDER)}"
-    parser = argparse.ArgumentParser(
-        description=__doc__, epilog=times, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    look = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, epilog=costs.plain(ORDER), formatter_class=look)
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--quick", action="store_true", help="three pairs of 4 s; without --only the scenarios that matter most")
     how.add_argument("--full", action="store_true", help="five pairs of 15 s (default)")
