@@ -16,19 +16,12 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+mod common;
+
+use common::corelog;
+
 /// Far longer than any step takes: what is not over by then never ends.
 const TIME_MAX: Duration = Duration::from_secs(120);
-
-/// The binary in an environment that sets none of its options.
-fn corelog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CORELOG_") {
-            command.env_remove(name);
-        }
-    }
-    command
-}
 
 /// A directory of a test's own; gone with it.
 struct Directory(PathBuf);

@@ -11,6 +11,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+mod common;
+
+use common::corelog;
+
 /// Far longer than any step takes: what is not over by then never ends.
 const TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -32,17 +36,6 @@ impl Drop for Node {
         drop(self.child.kill());
         drop(self.child.wait());
     }
-}
-
-/// The binary in an environment that sets none of its options: a node refuses every CORELOG_ variable that is none.
-fn corelog() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_corelog"));
-    for (name, _) in std::env::vars_os() {
-        if name.to_string_lossy().starts_with("CORELOG_") {
-            command.env_remove(name);
-        }
-    }
-    command
 }
 
 fn command(data_dir: &Path, settings: &[&str]) -> Command {
