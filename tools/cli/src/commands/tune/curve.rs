@@ -29,6 +29,8 @@ const AUDIT_BYTES: u64 = 64 << 20;
 const LATENCY_RATE: u64 = 10_000_000;
 /// Times that a load is put on a node, each twice as long as the one before, until it can be measured.
 const ATTEMPTS_MAX: u32 = 4;
+/// With so many acknowledged the last of them ends, however long they take: 32 MiB of the fast load, seconds of the steady one.
+const LAST_ATTEMPT_RECORDS: u64 = 32_768;
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How clients find a node's cores.
@@ -214,12 +216,20 @@ async fn run(
                     && !stop.is_requested() =>
             {
                 attempt += 1;
-                let until = &mut options.workload.until;
-                until.duration = until.duration.map(|duration| duration * 2);
+                options.workload.until = longer(options.workload.until, attempt);
             }
             Some(failure) => return Err(failure),
         }
     }
+}
+
+/// When the next attempt ends. The last one waits for work instead of for a time: however busy the machine is, it is measured unless
+/// its disk stands still for as long as a request may take.
+fn longer(until: Until, attempt: u32) -> Until {
+    if attempt < ATTEMPTS_MAX {
+        return Until { duration: until.duration.map(|duration| duration * 2), ..until };
+    }
+    Until { duration: None, records: Some(LAST_ATTEMPT_RECORDS), ..until }
 }
 
 /// Why a run cannot be a point of the curve, if it cannot.
@@ -267,11 +277,29 @@ mod tests {
     }
 
     #[test]
-    fn the_loads_can_be_run() {
-        let times = Times { warm_up: Duration::from_millis(1), measure: Duration::from_millis(1) };
-        for candidate in candidates(512) {
-            assert_eq!(fast_load(&candidate, times).check(), Ok(()), "{candidate:?}");
+    fn attempts_grow_longer_and_the_last_ends_with_its_work() {
+        let first = Until { duration: Some(Duration::from_secs(2)), bytes: Some(9), records: None };
+        let seconds = |until: Until| until.duration.map(|duration| duration.as_secs());
+        let second = longer(first, 2);
+        let third = longer(second, 3);
+        assert_eq!((seconds(second), second.records), (Some(4), None));
+        assert_eq!((seconds(third), third.records), (Some(8), None));
+        let last = longer(third, ATTEMPTS_MAX);
+        assert_eq!((seconds(last), last.records), (None, Some(LAST_ATTEMPT_RECORDS)));
+        assert_eq!(last.bytes, Some(9), "the disk is not to be filled");
+        for load in [fast_load(&candidates(2)[1], TIMES), steady_load(TIMES)] {
+            assert_eq!(Workload { until: last, ..load }.check(), Ok(()));
         }
-        assert_eq!(steady_load(times).check(), Ok(()));
+    }
+
+    const TIMES: Times =
+        Times { warm_up: Duration::from_millis(1), measure: Duration::from_millis(1) };
+
+    #[test]
+    fn the_loads_can_be_run() {
+        for candidate in candidates(512) {
+            assert_eq!(fast_load(&candidate, TIMES).check(), Ok(()), "{candidate:?}");
+        }
+        assert_eq!(steady_load(TIMES).check(), Ok(()));
     }
 }
