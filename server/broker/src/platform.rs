@@ -5,9 +5,10 @@
 
 use std::any::Any;
 use std::fmt;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use commitlog::{Disk, Executor};
@@ -108,8 +109,18 @@ pub trait Listener: 'static {
 
 /// The receiving half of a connection.
 pub trait ConnectionReader: 'static {
-    /// Reads what is there, at least one byte; 0 at the end of the stream. `buffer` is not empty.
-    fn read(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>>;
+    /// Reads what is there, at least one byte; 0 at the end of the stream. `buffer` is not empty. While nothing is there the task is
+    /// woken when that changes, and the buffer is nobody's: the next poll may bring another.
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>>;
+
+    /// [`ConnectionReader::poll_read`] as something to await.
+    fn read(&mut self, buffer: &mut [u8]) -> impl Future<Output = io::Result<usize>> {
+        poll_fn(move |context| self.poll_read(context, buffer))
+    }
 
     /// Whether the other end has sent its last byte or is gone; bytes not yet read do not hide it.
     fn has_ended(&self) -> bool;

@@ -12,6 +12,7 @@ use std::net::{Shutdown, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use broker::platform::{ConnectionReader, ConnectionWriter, Listener, Parted};
@@ -290,12 +291,13 @@ pub struct TcpReader {
 }
 
 impl ConnectionReader for TcpReader {
-    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|context| {
-            let mut stream = self.connection.stream.borrow_mut();
-            Pin::new(&mut *stream).poll_read(context, buffer)
-        })
-        .await
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut stream = self.connection.stream.borrow_mut();
+        Pin::new(&mut *stream).poll_read(context, buffer)
     }
 
     fn has_ended(&self) -> bool {

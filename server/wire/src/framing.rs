@@ -5,6 +5,7 @@
 //!
 //! ```text
 //!   spare_mut() ──► a read fills a part of it ──► filled(n) ──► next_frame() until None ──► spare_mut() …
+//!        └─────────► nothing is there to read ──► rest() ─────────────────────────────────────┘
 //!
 //!   buffer   [ handed out | whole and partial frames | spare ]
 //!            0          start                       end     len
@@ -28,7 +29,7 @@ pub use pool::BufferPool;
 /// Frames up to this size are copied out: sharing is not cheaper, and a parked request must not pin a whole read buffer.
 const COPY_BYTES_MAX: usize = 4 * 1024;
 
-/// The first read buffer of a connection, and what a quiet one costs.
+/// The first read buffer of a connection.
 const READ_BYTES_MIN: usize = 4 * 1024;
 
 /// The largest read buffer while no larger frame is under way. 16 KiB above 256 KiB: four frames that carry 64 KiB each, the
@@ -210,6 +211,20 @@ impl FrameDecoder {
                 self.read_bytes = (self.read_bytes / 4).max(READ_BYTES_MIN);
                 self.small_reads = 0;
             }
+        }
+    }
+
+    /// Gives the read buffer back while nothing has arrived that needs it: for who has to wait for more. What comes next may then
+    /// lie in a buffer that another decoder has used.
+    pub fn rest(&mut self, pool: &mut BufferPool) {
+        if self.pending_bytes() > 0 {
+            return;
+        }
+        (self.start, self.end) = (0, 0);
+        match mem::replace(&mut self.buffer, Buffer::Own(BytesMut::new())) {
+            Buffer::Own(bytes) if bytes.len() == READ_BYTES_MIN => pool.rest(bytes),
+            Buffer::Own(bytes) => pool.retire(bytes.freeze()),
+            Buffer::Shared(bytes) => pool.retire(bytes),
         }
     }
 

@@ -58,7 +58,7 @@ fuzz_target!(|input: &[u8]| {
                 continue;
             }
             Ok(None) if rest.is_empty() => break None,
-            Ok(None) => {}
+            Ok(None) => decoder.rest(&mut pool),
             Err(error) => break Some(error),
         }
         let spare = decoder.spare_mut(&mut pool);

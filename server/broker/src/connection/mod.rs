@@ -433,21 +433,28 @@ impl<P: Platform> Incoming<P> {
     ) -> Result<HeldMemory, EndReason> {
         let take = async { Ok(shard.request_memory().take(counted).await) };
         let ended = ended(&self.activity, shard.stopping());
-        or(take, or(ended, deserted(&self.reader, shard))).await
+        // In memory of its own, like all that a connection seldom does: it would be a part of every connection otherwise.
+        Box::pin(or(take, or(ended, deserted(&self.reader, shard)))).await
     }
 
     async fn read_more<M: Mesh<Message>>(
         &mut self,
         shard: &Rc<Shard<P, M>>,
     ) -> Result<usize, EndReason> {
-        let spare = self.decoder.spare_mut(&mut shard.buffers().borrow_mut());
-        let read = async {
-            match self.reader.read(spare).await {
+        let Self { decoder, reader, activity, .. } = self;
+        let read = poll_fn(|context| {
+            let mut buffers = shard.buffers().borrow_mut();
+            let read = reader.poll_read(context, decoder.spare_mut(&mut buffers));
+            if read.is_pending() {
+                // Most connections wait for a request nearly always: together they need few buffers.
+                decoder.rest(&mut buffers);
+            }
+            read.map(|read| match read {
                 Ok(0) => Err(EndReason::Closed),
                 Ok(count) => Ok(count),
                 Err(error) => Err(EndReason::Socket(error.to_string())),
-            }
-        };
-        or(read, ended(&self.activity, shard.stopping())).await
+            })
+        });
+        or(read, ended(activity, shard.stopping())).await
     }
 }

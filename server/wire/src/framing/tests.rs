@@ -82,6 +82,7 @@ proptest! {
             while let Some(frame) = decoder.next_frame(&mut pool).unwrap() {
                 got.push(frame);
             }
+            decoder.rest(&mut pool);
         }
         prop_assert!(got.iter().eq(contents.iter()));
         prop_assert_eq!(decoder.pending_bytes(), 0);
@@ -261,6 +262,35 @@ fn the_read_buffer_grows_with_traffic_and_shrinks_with_quiet() {
 }
 
 #[test]
+fn decoders_that_wait_for_a_frame_share_buffers_and_one_that_waits_for_the_rest_keeps_its_own() {
+    let (mut decoder, mut pool) = decoder();
+    let mut places = Vec::new();
+    for size in [100, 3000, 20] {
+        let (_, reads) = read_frame(&mut decoder, &mut pool, &pattern(size));
+        decoder.rest(&mut pool);
+        assert_eq!((decoder.buffer.bytes().len(), pool.retained_bytes()), (0, READ_BYTES_MIN));
+        places.push(reads[0].start);
+        // Another stream of the same core.
+        decoder = FrameDecoder::new(FrameLimits::default());
+    }
+    assert!(places.iter().all(|place| *place == places[0]), "{places:?}");
+    let content = pattern(90);
+    let stream = framed(&content);
+    let mut rest = &stream[..];
+    read(&mut decoder, &mut pool, &mut rest, 50);
+    decoder.rest(&mut pool);
+    assert_eq!((decoder.pending_bytes(), pool.retained_bytes()), (50, 0));
+    read(&mut decoder, &mut pool, &mut rest, usize::MAX);
+    assert_eq!(decoder.next_frame(&mut pool).unwrap().unwrap(), content);
+    // One that has grown is shared as well.
+    decoder.read_bytes = READ_BYTES_MAX;
+    read_frame(&mut decoder, &mut pool, &pattern(100));
+    decoder.rest(&mut pool);
+    assert_eq!(decoder.buffer.bytes().len(), 0);
+    assert!(pool.retained_bytes() >= READ_BYTES_MAX);
+}
+
+#[test]
 fn the_pool_keeps_no_more_than_its_bound() {
     let mut pool = BufferPool::new(1 << 20);
     for len in [100, 20_000, 300_000, 2 << 20, 500_000, 500_000, 500_000] {
@@ -271,6 +301,13 @@ fn the_pool_keeps_no_more_than_its_bound() {
     assert_eq!(pool.take(400_000).len(), 500_000);
     assert_eq!(pool.take(100).len(), 100);
     assert_eq!(pool.retained_bytes(), 500_000);
+    for _ in 0..1000 {
+        pool.rest(BytesMut::zeroed(READ_BYTES_MIN));
+        assert!(pool.retained_bytes() <= 1 << 20);
+    }
+    assert_eq!(pool.retained_bytes(), 500_000 + 256 * 1024);
+    pool.retire(BytesMut::zeroed(700_000).freeze());
+    assert_eq!(pool.retained_bytes(), 700_000 + 256 * 1024);
 }
 
 #[test]

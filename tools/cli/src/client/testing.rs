@@ -5,11 +5,11 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::future::{Future, poll_fn};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use broker::Platform;
@@ -185,21 +185,22 @@ pub(super) struct TestReader {
 }
 
 impl ConnectionReader for TestReader {
-    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        poll_fn(|context| {
-            let mut pipe = self.pipe.borrow_mut();
-            if pipe.bytes.is_empty() && !pipe.is_closed {
-                pipe.waker = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            // Three bytes at a time: frames arrive in pieces.
-            let count = pipe.bytes.len().min(buffer.len()).min(3);
-            for (slot, byte) in buffer.iter_mut().zip(pipe.bytes.drain(..count)) {
-                *slot = byte;
-            }
-            Poll::Ready(Ok(count))
-        })
-        .await
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        let mut pipe = self.pipe.borrow_mut();
+        if pipe.bytes.is_empty() && !pipe.is_closed {
+            pipe.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        // Three bytes at a time: frames arrive in pieces.
+        let count = pipe.bytes.len().min(buffer.len()).min(3);
+        for (slot, byte) in buffer.iter_mut().zip(pipe.bytes.drain(..count)) {
+            *slot = byte;
+        }
+        Poll::Ready(Ok(count))
     }
 
     fn has_ended(&self) -> bool {

@@ -11,10 +11,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use broker::platform::{ConnectionReader, ConnectionWriter, Listener, Parted};
+use commitlog::LocalTask;
 
 use crate::executor::SimExecutor;
 use crate::prng::{OneIn, Prng};
@@ -91,17 +92,14 @@ struct End {
 }
 
 impl End {
-    /// What is there, at least one byte and at most `bytes_max`; 0 at the end of the stream.
-    async fn read(&self, buffer: &mut [u8]) -> usize {
-        poll_fn(|context| {
-            let mut pipe = held(&self.incoming);
-            if pipe.bytes.is_empty() && !pipe.is_closed {
-                pipe.reader = Some(context.waker().clone());
-                return Poll::Pending;
-            }
-            Poll::Ready(pipe.take(buffer))
-        })
-        .await
+    /// What is there, at least one byte and at most as fit in; 0 at the end of the stream.
+    fn poll_read(&self, context: &Context<'_>, buffer: &mut [u8]) -> Poll<usize> {
+        let mut pipe = held(&self.incoming);
+        if pipe.bytes.is_empty() && !pipe.is_closed {
+            pipe.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
+        Poll::Ready(pipe.take(buffer))
     }
 
     /// Sends what there is room for; returns how much.
@@ -211,6 +209,7 @@ impl SimNetwork {
             end: Arc::clone(&end),
             is_parted: Rc::clone(&is_parted),
             network: self.clone(),
+            reading: Reading::No,
         };
         (reader, SimWriter { end, is_parted, network: self.clone() })
     }
@@ -294,13 +293,45 @@ pub struct SimReader {
     end: Arc<End>,
     is_parted: Rc<Cell<bool>>,
     network: SimNetwork,
+    reading: Reading,
+}
+
+/// How far a read has come.
+#[derive(Default)]
+enum Reading {
+    /// Nobody reads.
+    #[default]
+    No,
+    /// What comes is under way.
+    Waits(LocalTask),
+    /// So many bytes arrive together, as soon as there are any.
+    Takes(usize),
 }
 
 impl ConnectionReader for SimReader {
-    async fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.network.travel().await;
-        let most = self.network.piece_of(buffer.len());
-        Ok(self.end.read(&mut buffer[..most]).await)
+    fn poll_read(
+        &mut self,
+        context: &mut Context<'_>,
+        buffer: &mut [u8],
+    ) -> Poll<io::Result<usize>> {
+        loop {
+            self.reading = match &mut self.reading {
+                Reading::No => {
+                    let network = self.network.clone();
+                    Reading::Waits(Box::pin(async move { network.travel().await }))
+                }
+                Reading::Waits(travel) => {
+                    ready!(travel.as_mut().poll(context));
+                    Reading::Takes(self.network.piece_of(buffer.len()))
+                }
+                Reading::Takes(most) => {
+                    let most = buffer.len().min(*most);
+                    let count = ready!(self.end.poll_read(context, &mut buffer[..most]));
+                    self.reading = Reading::No;
+                    return Poll::Ready(Ok(count));
+                }
+            };
+        }
     }
 
     fn has_ended(&self) -> bool {
@@ -361,7 +392,8 @@ impl SimSocket {
     pub async fn fill(&self, bytes: &mut [u8]) -> bool {
         let mut filled = 0;
         while filled < bytes.len() {
-            match self.0.read(&mut bytes[filled..]).await {
+            let rest = &mut bytes[filled..];
+            match poll_fn(|context| self.0.poll_read(context, rest)).await {
                 0 => return false,
                 count => filled += count,
             }
