@@ -83,7 +83,71 @@ impl<T> Future for OnceReceiver<T> {
 pub struct Event {
     generation: Cell<u64>,
     next_key: Cell<u64>,
-    waiters: RefCell<BTreeMap<u64, Waker>>,
+    waiters: RefCell<Waiters>,
+}
+
+/// Who waits for an event, by the number of the wait. A connection has events of its own, and at most two tasks to wait for any of
+/// them: those need no memory beside the event's.
+#[derive(Debug)]
+enum Waiters {
+    Few([Option<(u64, Waker)>; FEW_WAITERS]),
+    Many(BTreeMap<u64, Waker>),
+}
+
+const FEW_WAITERS: usize = 2;
+
+impl Default for Waiters {
+    fn default() -> Self {
+        Self::Few([const { None }; FEW_WAITERS])
+    }
+}
+
+impl Waiters {
+    fn insert(&mut self, key: u64, waker: Waker) {
+        let slots = match self {
+            Self::Many(waiters) => {
+                waiters.insert(key, waker);
+                return;
+            }
+            Self::Few(slots) => slots,
+        };
+        let is_own = |slot: &Option<(u64, Waker)>| slot.as_ref().is_some_and(|one| one.0 == key);
+        let own = slots.iter().position(is_own);
+        match own.or_else(|| slots.iter().position(Option::is_none)) {
+            Some(place) => slots[place] = Some((key, waker)),
+            None => {
+                let few = slots.iter_mut().filter_map(Option::take);
+                *self = Self::Many(few.chain([(key, waker)]).collect());
+            }
+        }
+    }
+
+    fn remove(&mut self, key: u64) {
+        match self {
+            Self::Few(slots) => {
+                let is_own = |one: &mut (u64, Waker)| one.0 == key;
+                slots.iter_mut().for_each(|slot| drop(slot.take_if(is_own)));
+            }
+            Self::Many(waiters) => {
+                waiters.remove(&key);
+                if waiters.len() <= FEW_WAITERS {
+                    let mut few = std::mem::take(waiters).into_iter();
+                    *self = Self::Few(std::array::from_fn(|_| few.next()));
+                }
+            }
+        }
+    }
+
+    /// Wakes them in the order in which they began to wait.
+    fn wake(self) {
+        match self {
+            Self::Few(mut slots) => {
+                slots.sort_unstable_by_key(|slot| slot.as_ref().map(|one| one.0));
+                slots.into_iter().flatten().for_each(|(_, waker)| waker.wake());
+            }
+            Self::Many(waiters) => waiters.into_values().for_each(Waker::wake),
+        }
+    }
 }
 
 impl Event {
@@ -96,10 +160,8 @@ impl Event {
     /// Wakes everyone who listens; listeners made from now on wait for the next time.
     pub fn notify(&self) {
         self.generation.set(self.generation.get().wrapping_add(1));
-        let waiters = std::mem::take(&mut *self.waiters.borrow_mut());
-        for (_, waker) in waiters {
-            waker.wake();
-        }
+        let waiters = self.waiters.take();
+        waiters.wake();
     }
 
     /// A future that ends at the next [`Event::notify`] after this call.
@@ -132,7 +194,7 @@ impl Future for Listen {
 
 impl Drop for Listen {
     fn drop(&mut self) {
-        self.event.waiters.borrow_mut().remove(&self.key);
+        self.event.waiters.borrow_mut().remove(self.key);
     }
 }
 
@@ -320,10 +382,62 @@ mod tests {
         let mut dropped = event.listen();
         assert_eq!(block_on(poll_once(&mut dropped)), None);
         drop(dropped);
-        assert!(event.waiters.borrow().is_empty());
+        assert!(matches!(&*event.waiters.borrow(), Waiters::Few([None, None])));
         event.notify();
         block_on(early);
         let mut late = event.listen();
         assert_eq!(block_on(poll_once(&mut late)), None);
+    }
+
+    /// Notes in what order the waiters of one event are woken.
+    struct Order(u64, std::sync::Arc<std::sync::Mutex<Vec<u64>>>);
+
+    impl std::task::Wake for Order {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    /// Begins so many waits, polls them from the last to the first, polls the `again` once more and drops the `gone`; checks who
+    /// is woken.
+    fn check_waits(count: u64, again: &[u64], gone: &[u64], expected: &[u64]) {
+        let (event, woken) = (Event::new(), std::sync::Arc::default());
+        let waker =
+            |key| Waker::from(std::sync::Arc::new(Order(key, std::sync::Arc::clone(&woken))));
+        let mut waits: BTreeMap<u64, Listen> =
+            (0..count).map(|key| (key, event.listen())).collect();
+        for (key, wait) in waits.iter_mut().rev() {
+            assert!(Pin::new(wait).poll(&mut Context::from_waker(&waker(*key))).is_pending());
+        }
+        for key in again {
+            let wait = Pin::new(waits.get_mut(key).unwrap());
+            assert!(wait.poll(&mut Context::from_waker(&waker(100 + key))).is_pending());
+        }
+        waits.retain(|key, _| !gone.contains(key));
+        event.notify();
+        assert_eq!(*woken.lock().unwrap(), expected, "{count} waits without {gone:?}");
+    }
+
+    #[test]
+    fn however_many_wait_each_is_woken_once_in_the_order_of_the_waits() {
+        check_waits(0, &[], &[], &[]);
+        check_waits(1, &[0], &[], &[100]);
+        check_waits(2, &[1], &[], &[0, 101]);
+        check_waits(2, &[], &[0], &[1]);
+        check_waits(2, &[], &[1], &[0]);
+        check_waits(3, &[2, 0], &[], &[100, 1, 102]);
+        check_waits(3, &[], &[1], &[0, 2]);
+        check_waits(3, &[], &[0, 1, 2], &[]);
+        check_waits(5, &[4], &[0, 3], &[1, 2, 104]);
+    }
+
+    #[test]
+    fn an_event_that_many_waited_for_is_small_again_when_few_do() {
+        let event = Event::new();
+        let mut waits: Vec<Listen> = (0..9).map(|_| event.listen()).collect();
+        waits.iter_mut().for_each(|wait| assert!(block_on(poll_once(wait)).is_none()));
+        assert!(matches!(&*event.waiters.borrow(), Waiters::Many(_)));
+        waits.truncate(FEW_WAITERS);
+        assert!(matches!(&*event.waiters.borrow(), Waiters::Few([Some(_), Some(_)])));
     }
 }
