@@ -227,44 +227,68 @@ impl<D: Disk> ReplyQueue<D> {
                 Some(next) => Some(next),
                 None => self.pop().await.map(Next::new),
             };
-            let Some(mut next) = next else { break };
-            self.serve(&mut next).await;
-            let mut gathered = Gathered::default();
-            let mut go_on = gathered.take(next);
-            while go_on && gathered.bytes < GATHER_BYTES {
-                let queued = self.replies.borrow_mut().pop_front();
-                let Some(mut next) = queued.map(Next::new) else { break };
-                if poll_once(self.serve(&mut next)).await.is_none() {
-                    ahead = Some(next);
-                    break;
-                }
-                go_on = gathered.take(next);
+            let Some(next) = next else { break };
+            // In memory of its own, which goes back: a connection that waits for requests would keep room for answers.
+            match Box::pin(self.send_from(next, &mut path, &tell)).await {
+                GoOn::With(next) => ahead = next,
+                GoOn::No => break,
             }
-            if !gathered.parts.is_empty() {
-                // A client that never reads must not keep the task and its buffers for ever.
-                let given_up = async {
-                    self.activity.given_up().await;
-                    false
-                };
-                let sending = async { path.send(&gathered.parts, &tell).await.is_ok() };
-                let sending = or(sending, given_up);
-                go_on &= match &mut ahead {
-                    // What has been started may hold what others wait for: it goes on while the client takes its time.
-                    Some(next) => beside(sending, self.serve(next)).await,
-                    None => sending.await,
-                };
-            }
-            if !go_on {
-                break;
-            }
-            self.under_way.set(self.under_way.get() - gathered.replies);
-            self.held_bytes.set(self.held_bytes.get() - gathered.held_bytes);
-            self.changed.notify();
         }
         self.activity.give_up();
         drop(self.replies.take());
         path.shutdown().await;
     }
+
+    /// Sends a reply, and those behind it that can leave with it.
+    async fn send_from(
+        &self,
+        mut next: Next<D>,
+        path: &mut impl SendPath<D>,
+        tell: &impl Fn(Sending),
+    ) -> GoOn<D> {
+        let mut ahead: Option<Next<D>> = None;
+        self.serve(&mut next).await;
+        let mut gathered = Gathered::default();
+        let mut go_on = gathered.take(next);
+        while go_on && gathered.bytes < GATHER_BYTES {
+            let queued = self.replies.borrow_mut().pop_front();
+            let Some(mut next) = queued.map(Next::new) else { break };
+            if poll_once(self.serve(&mut next)).await.is_none() {
+                ahead = Some(next);
+                break;
+            }
+            go_on = gathered.take(next);
+        }
+        if !gathered.parts.is_empty() {
+            // A client that never reads must not keep the task and its buffers for ever.
+            let given_up = async {
+                self.activity.given_up().await;
+                false
+            };
+            let sending = async { path.send(&gathered.parts, tell).await.is_ok() };
+            let sending = or(sending, given_up);
+            go_on &= match &mut ahead {
+                // What has been started may hold what others wait for: it goes on while the client takes its time.
+                Some(next) => beside(sending, self.serve(next)).await,
+                None => sending.await,
+            };
+        }
+        if !go_on {
+            return GoOn::No;
+        }
+        self.under_way.set(self.under_way.get() - gathered.replies);
+        self.held_bytes.set(self.held_bytes.get() - gathered.held_bytes);
+        self.changed.notify();
+        GoOn::With(ahead)
+    }
+}
+
+/// What comes after some replies.
+enum GoOn<D: Disk> {
+    /// The next one, which may have been started.
+    With(Option<Next<D>>),
+    /// Nothing: the connection ends.
+    No,
 }
 
 /// The reply whose turn it is.

@@ -261,7 +261,8 @@ pub(crate) async fn begin<P: Platform, M: Mesh<Message>>(
     let body = frame.slice_ref(body);
     if call.api == ApiKey::Produce {
         return match earlier.await {
-            Earlier::Served => produce::begin(call, body).await,
+            // In memory of its own, which the next one gets: it is large, and a connection between requests would keep room for it.
+            Earlier::Served => Box::pin(produce::begin(call, body)).await,
             Earlier::Dropped => Ok(Begun::later(Box::pin(async { Served::Close }), 0)),
         };
     }
