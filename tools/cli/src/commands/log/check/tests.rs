@@ -252,6 +252,39 @@ fn wrong_index_entries_are_found() {
 }
 
 #[test]
+fn indexes_that_end_before_the_log_are_none_too_few() {
+    let (log, at) = segment(4);
+    let check = |offsets: Vec<u8>, times: Vec<u8>| {
+        let (said, _) = verify(&[(LOG, log.clone()), (INDEX, offsets), (TIME_INDEX, times)]);
+        assert_eq!(said, [""; 0]);
+    };
+    // Of the newest segment after a kill: what the last clean stop wrote, or nothing yet.
+    check(index_entry(3, at[1]), time_entry(101, 3));
+    check(vec![], vec![]);
+    assert_eq!(verify(&[(LOG, log.clone())]).0, [""; 0]);
+}
+
+#[test]
+fn records_without_a_time_need_no_entry_by_time_and_one_that_is_room_is_none() {
+    let mut builder = BatchBuilder::new(Codec::None).assigned(Offset(10), LeaderEpoch(0));
+    for _ in 0..2 {
+        builder.append(&NewRecord { timestamp: Timestamp::NONE, ..NewRecord::default() });
+    }
+    let log = builder.build();
+    let check = |times: Vec<u8>, expected: &[&str]| {
+        let (said, _) = verify(&[(LOG, log.clone()), (TIME_INDEX, times)]);
+        let said: Vec<&str> = said.iter().map(|line| line.split(": ").nth(1).unwrap()).collect();
+        assert_eq!(said, expected);
+    };
+    check(vec![], &[]);
+    check(vec![0; 12], &[]);
+    check(vec![0; 120], &[]);
+    // Any other entry says something, and it is wrong.
+    let late = "entry 0 says 7 ms, the batch that ends with 11 has -1 ms";
+    check(time_entry(7, 1), &[late]);
+}
+
+#[test]
 fn damaged_snapshots_and_epochs_are_found() {
     let mut snapshot = encode_snapshot(&[]);
     snapshot[3] ^= 1;
