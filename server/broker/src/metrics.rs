@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 pub use histogram::{BUCKET_BOUNDS_US, Histogram};
-pub use render::{NodeFacts, SeriesNames, render};
+pub use render::{NodeFacts, Replayed, SeriesNames, render};
 pub use stages::{STAGE_BOUNDS_COUNT, Stage, StageTimes};
 
 /// Series of requests that one core keeps; more are counted together as "other".

@@ -28,6 +28,7 @@ pub use stopping::{StopFaults, Stopped};
 use crate::calls::{Reply, Request};
 use crate::drivers::metadata_log::SoloMetadataLog;
 use crate::mesh_call::{CallId, Caller, Message};
+use crate::metrics::Replayed;
 use crate::platform::{Mesh, MeshIndex, Platform};
 use crate::sync::{Flag, Queue, Turns, contained};
 
@@ -55,6 +56,8 @@ pub struct Control<P: Platform, M: Mesh<Message>> {
     changes_ended: Flag,
     /// Monotonic time when the process started.
     started: Duration,
+    /// What the start brought from journals into segments.
+    replayed: Cell<Replayed>,
 }
 
 /// What `/ready` says.

@@ -130,6 +130,7 @@ impl<P: Platform, M: Mesh<Message>> AdminPages<P, M> {
             resident_bytes: platform.resident_bytes(),
             disk_free_bytes: platform.disk().free_bytes().await.unwrap_or(0),
             uptime: platform.monotonic().saturating_sub(self.control.started),
+            replayed: self.control.replayed.get(),
         };
         Page {
             status: Status::Ok,

@@ -43,6 +43,7 @@ use crate::control::{
 use crate::drivers::recovery::report_recovery;
 use crate::log_pace::LogPace;
 use crate::mesh_call::{Caller, Message};
+use crate::metrics::Replayed;
 use crate::mutant::{Mutant, Rule};
 use crate::node_state::NodeState;
 use crate::platform::{Listener, Mesh, Platform};
@@ -213,10 +214,11 @@ async fn recover<P: Platform, M: Mesh<Message>>(
             "no checkpoint is there: every log is scanned from its beginning, and a topic's missing directory is not missed"
         );
     }
-    recover_journals(platform, options, &checkpoints).await?;
+    let replayed = recover_journals(platform, options, &checkpoints).await?;
     let checkpoints = Arc::new(checkpoints);
     let control =
         open_metadata(platform, caller.clone(), options, &directory, &checkpoints).await?;
+    control.replayed.set(replayed);
     Ok((control, Recovered { directory, checkpoints }))
 }
 
@@ -226,21 +228,32 @@ async fn recover_journals<P: Platform>(
     platform: &P,
     options: &ControlOptions,
     checkpoints: &CheckpointMap,
-) -> Result<(), StartRefusal> {
+) -> Result<Replayed, StartRefusal> {
     let disk = platform.disk();
     let begun = platform.monotonic();
     let mutant = options.mutant.log;
     let report = commitlog::recover_journals(&disk, platform, checkpoints, mutant).await?;
-    if report.sets > 0 {
-        let commitlog::JournalReport { sets, groups, bytes, settled_groups, gone_groups, .. } =
-            report;
-        let ms = millis(platform.monotonic().saturating_sub(begun));
-        tracing::info!(sets, groups, bytes, settled_groups, gone_groups, ms, "journals replayed");
+    let time = platform.monotonic().saturating_sub(begun);
+    let commitlog::JournalReport { rings, sets, groups, bytes, .. } = report;
+    if rings > 0 {
+        let commitlog::JournalReport { settled_groups, gone_groups, refused_groups, .. } = report;
+        let ms = millis(time);
+        tracing::info!(
+            rings,
+            sets,
+            groups,
+            bytes,
+            settled_groups,
+            gone_groups,
+            refused_groups,
+            ms,
+            "journals replayed"
+        );
     }
     let may_write = options.config.journal.is_some();
     let format = if may_write { directory::Format::WithJournal } else { directory::Format::Plain };
     directory::set_format(&disk, format).await?;
-    Ok(())
+    Ok(Replayed { groups, bytes, time })
 }
 
 async fn open_directory<P: Platform>(
@@ -331,6 +344,7 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
         readiness: Standing::new(Readiness::Starting("opening logs")),
         changes_ended: Flag::default(),
         started: options.started,
+        replayed: Cell::default(),
     }))
 }
 

@@ -7,6 +7,7 @@ const FACTS: NodeFacts = NodeFacts {
     resident_bytes: 50_000_000,
     disk_free_bytes: 7,
     uptime: Duration::from_millis(1_500),
+    replayed: Replayed { groups: 12, bytes: 3_600, time: Duration::from_millis(250) },
 };
 
 const NAMES: SeriesNames = SeriesNames {
