@@ -19,16 +19,19 @@
 //! entry.rs   the bytes                      core_journal.rs  which group goes where, and the sets
 //! ring.rs    the files of one core          behind.rs        segments written behind
 //! replay.rs  the sets of an earlier life    apply.rs         what the segments lack of them
+//! inspect.rs the same, with nothing changed
 //! ```
 
 mod apply;
 mod behind;
 mod core_journal;
 pub(crate) mod entry;
+mod inspect;
 mod replay;
 mod ring;
 
-pub use replay::{JournalReport, recover_journals};
+pub use inspect::{JournalFault, JournalRing, inspect_journals};
+pub use replay::{JournalReport, JournalWaiting, recover_journals};
 
 pub(crate) use behind::JournalLane;
 pub(crate) use core_journal::CoreJournal;

@@ -50,7 +50,10 @@ pub use error::{
 pub use executor::{Executor, LocalTask, TaskClass, abort_on_panic};
 pub use foreign::refuse_foreign;
 pub use index::IndexDamage;
-pub use journal::{JournalOptions, JournalReport, recover_journals};
+pub use journal::{
+    JournalFault, JournalOptions, JournalReport, JournalRing, JournalWaiting, inspect_journals,
+    recover_journals,
+};
 pub use log::{
     Appended, AtLeastOneBatch, DamageReport, Log, LogIdentity, LogListener, LogOptions, LogStatus,
     PENDING_BYTES_CORE_MAX, PENDING_BYTES_MAX, Pace, ReadBatches, ReadRequest, RemovalReason,

@@ -25,7 +25,7 @@ use crate::disk::{
 use crate::error::{AtPath, StoreError};
 use crate::files::{Suffix, parse_segment_name, segment_name};
 use crate::journal::entry::JournalGroup;
-use crate::journal::replay::JournalReport;
+use crate::journal::replay::{JournalReport, JournalWaiting};
 use crate::mutant::{Mutant, Rule};
 use crate::small_file::{self, block_ceiling, block_floor};
 
@@ -34,9 +34,19 @@ const RUN_BYTES_MAX: usize = 1 << 20;
 /// Bytes of all logs in memory.
 const RUNS_BYTES_MAX: usize = 32 << 20;
 
+/// What a replay does with the groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
+    /// Puts them in their places.
+    Write,
+    /// Finds out where they would go, and changes nothing.
+    None,
+}
+
 /// A replay under way.
 pub(super) struct Replay<'a, D: Disk> {
     disk: &'a D,
+    effect: Effect,
     checkpoints: &'a CheckpointMap,
     mutant: Mutant,
     report: &'a mut JournalReport,
@@ -64,6 +74,7 @@ struct Run {
     segment: Offset,
     position: u64,
     bytes: Vec<u8>,
+    base_offset: Offset,
     end_offset: Offset,
     group_count: u64,
 }
@@ -80,6 +91,11 @@ impl Run {
     fn end(&self) -> u64 {
         self.position + self.bytes.len() as u64
     }
+
+    fn into_waiting(self) -> JournalWaiting {
+        let Self { directory, segment, position, base_offset, end_offset, group_count, .. } = self;
+        JournalWaiting { directory, segment, position, base_offset, end_offset, group_count }
+    }
 }
 
 impl<'a, D: Disk> Replay<'a, D> {
@@ -87,10 +103,11 @@ impl<'a, D: Disk> Replay<'a, D> {
         disk: &'a D,
         checkpoints: &'a CheckpointMap,
         mutant: Mutant,
+        effect: Effect,
         report: &'a mut JournalReport,
     ) -> Self {
         let (targets, written, runs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { disk, checkpoints, mutant, report, targets, written, runs, run_bytes: 0 }
+        Self { disk, effect, checkpoints, mutant, report, targets, written, runs, run_bytes: 0 }
     }
 
     /// Takes the next group; it is in its segment, on stable storage, once [`Replay::finish`] returned.
@@ -115,6 +132,7 @@ impl<'a, D: Disk> Replay<'a, D> {
                 segment: group.segment,
                 position: group.position,
                 bytes: group.bytes.to_vec(),
+                base_offset: group.base_offset,
                 end_offset: group.end_offset,
                 group_count: 1,
             };
@@ -154,7 +172,7 @@ impl<'a, D: Disk> Replay<'a, D> {
         let segments = match self.targets.get_mut(&log) {
             Some(Target::Here(segments)) => segments,
             Some(Target::Lost) => {
-                self.report.refused_groups += run.group_count;
+                self.report.refuse(run.into_waiting(), None);
                 return Ok(());
             }
             Some(Target::Gone) | None => {
@@ -171,23 +189,27 @@ impl<'a, D: Disk> Replay<'a, D> {
             return Ok(());
         }
         if bytes.unwrap_or(0) < run.position {
-            tracing::error!(
-                directory = %run.directory, segment = %run.segment, position = run.position, found = ?bytes,
-                "the segment ends before records that the journal has: they are not joined to it"
-            );
-            self.report.refused_groups += run.group_count;
+            if self.effect == Effect::Write {
+                tracing::error!(
+                    directory = %run.directory, segment = %run.segment, position = run.position, found = ?bytes,
+                    "the segment ends before records that the journal has: they are not joined to it"
+                );
+            }
+            self.report.refuse(run.into_waiting(), Some(bytes.unwrap_or(0)));
             return Ok(());
         }
-        let path = small_file::join(&run.directory, &segment_name(run.segment, Suffix::Log));
-        let end = write_run(self.disk, &path, &run, bytes, self.mutant).await.at(&path)?;
-        if bytes.is_none() {
-            self.disk.sync_dir(&run.directory).await.at(&run.directory)?;
-        }
+        let end = match self.effect {
+            Effect::Write => write_run(self.disk, &run, bytes, self.mutant).await?,
+            Effect::None => block_ceiling(run.end()).max(bytes.unwrap_or(0)),
+        };
         segments.insert(run.segment, end);
         let Run { segment, end_offset, .. } = run;
         self.written.insert(log, Written { segment, position: run.end(), end_offset });
         self.report.groups += run.group_count;
         self.report.bytes += run.bytes.len() as u64;
+        if self.effect == Effect::None {
+            self.report.note_waiting(log, run.into_waiting());
+        }
         Ok(())
     }
 
@@ -199,6 +221,9 @@ impl<'a, D: Disk> Replay<'a, D> {
         let Some(Target::Here(segments)) = self.targets.get_mut(&group.log) else { return Ok(()) };
         if !is_next || segments.insert(written.segment, written.position) == Some(written.position)
         {
+            return Ok(());
+        }
+        if self.effect == Effect::None {
             return Ok(());
         }
         let directory = small_file::join(TOPICS_DIRECTORY, group.name);
@@ -230,9 +255,23 @@ impl<'a, D: Disk> Replay<'a, D> {
     }
 }
 
-/// Writes a run into its segment, which has so many bytes, or is made; on stable storage on return, its name is not. Returns the
-/// segment's length.
+/// Writes a run into its segment, which has so many bytes, or is made; on stable storage on return. Returns the segment's length.
 async fn write_run<D: Disk>(
+    disk: &D,
+    run: &Run,
+    bytes: Option<u64>,
+    mutant: Mutant,
+) -> Result<u64, StoreError> {
+    let path = small_file::join(&run.directory, &segment_name(run.segment, Suffix::Log));
+    let end = write_blocks(disk, &path, run, bytes, mutant).await.at(&path)?;
+    if bytes.is_none() {
+        disk.sync_dir(&run.directory).await.at(&run.directory)?;
+    }
+    Ok(end)
+}
+
+/// The same; the name of a file that is made is not on stable storage.
+async fn write_blocks<D: Disk>(
     disk: &D,
     path: &str,
     run: &Run,

@@ -6,8 +6,11 @@
 //! sets that nobody was told are durable: they are replayed up to the first one that is torn or was never written, and those behind it
 //! go with it, whether or not the disk has them. A crash at any point leads to the same replay again.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
+
+use record::{Offset, TopicPartition};
 
 use crate::checkpoint::CheckpointMap;
 use crate::directory::{STRAY_DIRECTORY, free_name};
@@ -15,7 +18,7 @@ use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind,
 use crate::error::{AtPath, StoreError};
 use crate::executor::Executor;
 use crate::journal::JOURNAL_DIRECTORY;
-use crate::journal::apply::Replay;
+use crate::journal::apply::{Effect, Replay};
 use crate::journal::entry::{
     SET_BYTES_MAX, SetHeader, SetPlace, decode_file_header, decode_set, decode_set_header,
 };
@@ -46,6 +49,52 @@ pub struct JournalReport {
     pub dropped_sets: u64,
     /// Rings that were kept because something of them is missing, or had no place.
     pub strays: Vec<String>,
+    /// Some of the groups that were refused, twenty at most: how long the segment is that they do not follow, `None` where the
+    /// log's directory is gone.
+    pub refusals: Vec<(JournalWaiting, Option<u64>)>,
+    /// Of a look that changes nothing: what of each log would be written to its segments, all of it together.
+    pub waiting: BTreeMap<TopicPartition, JournalWaiting>,
+}
+
+/// Refusals that are remembered: a person looks at some, and all are counted.
+const REFUSALS_MAX: usize = 20;
+
+/// Groups of one log that its segments do not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JournalWaiting {
+    /// The log's directory.
+    pub directory: String,
+    /// Base offset of the segment that the first of them belongs to.
+    pub segment: Offset,
+    /// Where that begins there.
+    pub position: u64,
+    /// Its first offset.
+    pub base_offset: Offset,
+    /// One past the last offset of the last.
+    pub end_offset: Offset,
+    /// How many they are.
+    pub group_count: u64,
+}
+
+impl JournalReport {
+    pub(super) fn refuse(&mut self, refused: JournalWaiting, segment_bytes: Option<u64>) {
+        self.refused_groups += refused.group_count;
+        if self.refusals.len() < REFUSALS_MAX {
+            self.refusals.push((refused, segment_bytes));
+        }
+    }
+
+    /// Order   as the groups of a log follow each other.
+    pub(super) fn note_waiting(&mut self, log: TopicPartition, more: JournalWaiting) {
+        match self.waiting.entry(log) {
+            Entry::Vacant(free) => drop(free.insert(more)),
+            Entry::Occupied(mut held) => {
+                let held = held.get_mut();
+                held.end_offset = more.end_offset;
+                held.group_count += more.group_count;
+            }
+        }
+    }
 }
 
 /// Replays every ring of the data directory, whatever core wrote it, and removes it.
@@ -85,36 +134,16 @@ async fn replay_ring<D: Disk, E: Executor>(
     report: &mut JournalReport,
 ) -> Result<(), StoreError> {
     let directory = small_file::join(JOURNAL_DIRECTORY, shard);
-    let entries = disk.list(&directory).await.at(&directory)?;
-    let names = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
-    let paths: Vec<String> = names.map(|entry| small_file::join(&directory, &entry.name)).collect();
-    if paths.is_empty() {
+    let found = Found::of_ring(disk, executor, &directory).await?;
+    if found.paths.is_empty() {
         return Ok(());
     }
     report.rings += 1;
     let (refused_before, missing_before) = (report.refused_groups, report.missing_sets);
-    let mut found = Found::default();
-    for (index, path) in paths.iter().enumerate() {
-        found.look_through(disk, executor, index, path).await.at(path)?;
-    }
-    for sets in found.by_ring() {
-        let needed = needed(sets, mutant);
-        report.sets += needed.sets.len() as u64;
-        report.missing_sets += needed.missing;
-        report.dropped_sets += needed.dropped;
-        let mut replay = Replay::new(disk, checkpoints, mutant, report);
-        for set in &needed.sets {
-            let path = paths.get(set.file).map_or("", String::as_str);
-            let bytes = read_set(disk, path, set).await.at(path)?;
-            // It was right a moment ago: a disk that gives other bytes now is not to be believed.
-            let (_, groups) =
-                decode_set(&bytes).map_err(|_| DiskError::Io { errno: 0 }).at(path)?;
-            for group in &groups {
-                replay.add(group).await?;
-            }
-            executor.yield_if_needed().await;
-        }
-        replay.finish().await?;
+    for needed in found.needed(mutant) {
+        report.count(&needed);
+        let mut replay = Replay::new(disk, checkpoints, mutant, Effect::Write, report);
+        replay_sets(disk, executor, &found.paths, &needed.sets, &mut replay).await?;
     }
     if report.missing_sets > missing_before || report.refused_groups > refused_before {
         let kept = keep_aside(disk, shard).await?;
@@ -130,23 +159,74 @@ async fn replay_ring<D: Disk, E: Executor>(
     drop_ring(disk, shard).await
 }
 
+/// Gives the groups of these sets to the replay, and has it finish.
+pub(super) async fn replay_sets<D: Disk, E: Executor>(
+    disk: &D,
+    executor: &E,
+    paths: &[String],
+    sets: &[SetAt],
+    replay: &mut Replay<'_, D>,
+) -> Result<(), StoreError> {
+    for set in sets {
+        let path = paths.get(set.file).map_or("", String::as_str);
+        let bytes = read_set(disk, path, set).await.at(path)?;
+        // It was right a moment ago: a disk that gives other bytes now is not to be believed.
+        let (_, groups) = decode_set(&bytes).map_err(|_| DiskError::Io { errno: 0 }).at(path)?;
+        for group in &groups {
+            replay.add(group).await?;
+        }
+        executor.yield_if_needed().await;
+    }
+    replay.finish().await
+}
+
+impl JournalReport {
+    pub(super) fn count(&mut self, needed: &Needed) {
+        self.sets += needed.sets.len() as u64;
+        self.missing_sets += needed.missing;
+        self.dropped_sets += needed.dropped;
+    }
+}
+
 /// A set, by its place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct SetAt {
-    file: usize,
-    position: u64,
-    header: SetHeader,
+pub(super) struct SetAt {
+    pub(super) file: usize,
+    pub(super) position: u64,
+    pub(super) header: SetHeader,
 }
 
 /// What the files of a ring hold.
 #[derive(Debug, Default)]
-struct Found {
+pub(super) struct Found {
+    pub(super) paths: Vec<String>,
     /// Rings that a file's header names.
     named: BTreeSet<u64>,
     sets: Vec<SetAt>,
+    /// Where a set seems to begin that is not whole.
+    pub(super) broken: Vec<SetAt>,
+    /// Files whose header says nothing, by their place in `paths`.
+    pub(super) headless: Vec<usize>,
 }
 
 impl Found {
+    /// What lies in the directory of a ring.
+    pub(super) async fn of_ring<D: Disk, E: Executor>(
+        disk: &D,
+        executor: &E,
+        directory: &str,
+    ) -> Result<Self, StoreError> {
+        let entries = disk.list(directory).await.at(directory)?;
+        let names = entries.iter().filter(|entry| matches!(entry.kind, EntryKind::File { .. }));
+        let paths: Vec<String> =
+            names.map(|entry| small_file::join(directory, &entry.name)).collect();
+        let mut found = Self::default();
+        for (index, path) in paths.iter().enumerate() {
+            found.look_through(disk, executor, index, path).await.at(path)?;
+        }
+        Ok(Self { paths, ..found })
+    }
+
     /// Notes every set of a file: also one behind a bad block, for it may be of a file that was used before, or show that the bad
     /// one was acknowledged.
     async fn look_through<D: Disk, E: Executor>(
@@ -157,8 +237,9 @@ impl Found {
         path: &str,
     ) -> DiskResult<()> {
         let mut reader = RingReader::<D>::open(disk, path).await?;
-        if let Ok(header) = decode_file_header(reader.bytes(0..SETS_AT).await?) {
-            self.named.insert(header.ring);
+        match decode_file_header(reader.bytes(0..SETS_AT).await?) {
+            Ok(header) => drop(self.named.insert(header.ring)),
+            Err(_) => self.headless.push(file),
         }
         let mut position = SETS_AT;
         while position + BLOCK_BYTES as u64 <= reader.size {
@@ -168,9 +249,12 @@ impl Found {
             if let Ok(header) = decode_set_header(head, left) {
                 let end = position + header.padded();
                 reader.spend(header.padded());
+                let set = SetAt { file, position, header };
                 if decode_set(reader.bytes(position..end).await?).is_ok() {
-                    self.sets.push(SetAt { file, position, header });
+                    self.sets.push(set);
                     next = end;
+                } else if self.broken.len() < BROKEN_MAX {
+                    self.broken.push(set);
                 }
             }
             if reader.is_spent() {
@@ -186,33 +270,41 @@ impl Found {
         Ok(())
     }
 
-    /// The sets of each ring that a header names; where every header is damaged, of each there is.
-    fn by_ring(self) -> Vec<Vec<SetAt>> {
+    /// Whether a file's header names the ring; where every header is damaged, any may be the one.
+    pub(super) fn is_named(&self, ring: u64) -> bool {
+        self.named.is_empty() || self.named.contains(&ring)
+    }
+
+    /// What is needed of each ring that counts.
+    pub(super) fn needed(&self, mutant: Mutant) -> Vec<Needed> {
         let mut rings: BTreeMap<u64, Vec<SetAt>> = BTreeMap::new();
-        for set in self.sets {
-            if self.named.is_empty() || self.named.contains(&set.header.ring) {
-                rings.entry(set.header.ring).or_default().push(set);
-            }
+        for set in self.sets.iter().filter(|set| self.is_named(set.header.ring)) {
+            rings.entry(set.header.ring).or_default().push(*set);
         }
-        rings.into_values().collect()
+        rings.into_values().map(|sets| needed(sets, mutant)).collect()
     }
 }
 
+/// Broken sets that are remembered, to be named.
+const BROKEN_MAX: usize = 1024;
+
 /// What is to be replayed, in order.
 #[derive(Debug, PartialEq, Eq)]
-struct Needed {
-    sets: Vec<SetAt>,
+pub(super) struct Needed {
+    pub(super) sets: Vec<SetAt>,
+    /// Sequence of the first that is needed.
+    pub(super) oldest: u64,
     /// How many are not there that were durable.
-    missing: u64,
+    pub(super) missing: u64,
     /// How many lie behind one that never was, and is not there.
-    dropped: u64,
+    pub(super) dropped: u64,
 }
 
 fn needed(mut sets: Vec<SetAt>, mutant: Mutant) -> Needed {
     sets.sort_by_key(|set| set.header.place.sequence);
     sets.dedup_by_key(|set| set.header.place.sequence);
     let Some(SetPlace { oldest, durable, .. }) = sets.last().map(|set| set.header.place) else {
-        return Needed { sets, missing: 0, dropped: 0 };
+        return Needed { sets, oldest: 0, missing: 0, dropped: 0 };
     };
     sets.retain(|set| set.header.place.sequence >= oldest);
     let sure = sets.partition_point(|set| set.header.place.sequence <= durable);
@@ -224,7 +316,7 @@ fn needed(mut sets: Vec<SetAt>, mutant: Mutant) -> Needed {
     let kept = if mutant.lacks(Rule::ReplayPassesGap) { sets.len() } else { sure + joined };
     let dropped = (sets.len() - kept) as u64;
     sets.truncate(kept);
-    Needed { sets, missing, dropped }
+    Needed { sets, oldest, missing, dropped }
 }
 
 async fn read_set<D: Disk>(disk: &D, path: &str, set: &SetAt) -> DiskResult<Vec<u8>> {

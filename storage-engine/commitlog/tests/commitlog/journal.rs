@@ -6,8 +6,8 @@ use std::rc::Rc;
 use commitlog::directory::{self, Format};
 use commitlog::mutant::Mutant;
 use commitlog::{
-    BLOCK_BYTES, CheckpointMap, DiskError, JournalOptions, JournalReport, LogFailure, LogIdentity,
-    LogOptions, SafeEnd, recover_journals,
+    BLOCK_BYTES, CheckpointMap, DiskError, JournalFault, JournalOptions, JournalReport,
+    JournalRing, LogFailure, LogIdentity, LogOptions, SafeEnd, inspect_journals, recover_journals,
 };
 use record::{BatchHeader, Codec, Offset, PartitionIndex, TopicId};
 
@@ -206,6 +206,72 @@ fn a_set_that_is_missing_between_others_is_reported_and_the_ring_kept() {
     let world = stopped.start();
     // The log ends where the damage begins; what lies beyond it is in stray/.
     assert_eq!(world.log.ends().durable(), Offset(5));
+}
+
+/// The one ring, as it lies.
+fn inspect(world: &crate::support::world::Stopped) -> JournalRing {
+    world.executor.run(async {
+        let (checkpoints, _) = CheckpointMap::load(&world.disk).await.unwrap();
+        let rings = inspect_journals(&world.disk, &world.executor, &checkpoints).await.unwrap();
+        let [ring] = rings.try_into().unwrap();
+        ring
+    })
+}
+
+#[test]
+fn a_look_at_a_ring_says_what_a_start_does_with_it_and_changes_nothing() {
+    let check = |edit: &dyn Fn(&mut Vec<u8>), file: &str, faults: &[JournalFault]| {
+        let mut world = world(OPTIONS);
+        world.fill(12, 1, 300);
+        world.executor.drop_tasks();
+        world.disk.crash();
+        let stopped = world.drop_process();
+        stopped.disk.edit(&format!("journal/0/{file}"), |bytes| edit(bytes));
+        let segment = format!("{DIRECTORY}/00000000000000000000.log");
+        let before = stopped.disk.edit(&segment, |bytes| bytes.clone());
+        let ring = inspect(&stopped);
+        assert_eq!(stopped.disk.edit(&segment, |bytes| bytes.clone()), before);
+        assert_eq!((ring.directory.as_str(), ring.faults.as_slice()), ("journal/0", faults));
+        let did = recover(&stopped);
+        let counts = |report: &JournalReport| {
+            let JournalReport { sets, groups, bytes, refused_groups, missing_sets, .. } = *report;
+            (sets, groups, bytes, refused_groups, missing_sets)
+        };
+        assert_eq!(counts(&ring.report), counts(&did));
+        ring.report
+    };
+    let report = check(&|_| {}, "0000.journal", &[]);
+    assert_eq!((report.sets, report.groups, report.refusals.len()), (12, 12, 0));
+    let waiting = report.waiting.values().next().unwrap();
+    assert_eq!((waiting.base_offset, waiting.end_offset), (Offset(1), Offset(13)));
+    assert_eq!((waiting.directory.as_str(), waiting.group_count), (DIRECTORY, 12));
+
+    let path = "journal/0/0000.journal".to_owned();
+    let position = Some(5 * BLOCK_BYTES as u64);
+    let missing = JournalFault::Missing { path: path.clone(), position, count: 1 };
+    let report = check(&|bytes| bytes[5 * BLOCK_BYTES + 200] ^= 1, "0000.journal", &[missing]);
+    assert_eq!((report.sets, report.missing_sets), (11, 1));
+
+    let missing = JournalFault::Missing { path: path.clone(), position: None, count: 1 };
+    check(&|bytes| bytes[BLOCK_BYTES + 200] ^= 1, "0000.journal", &[missing]);
+    let torn = "journal/0/0001.journal".to_owned();
+    let torn = JournalFault::Torn { path: torn, position: 4 * BLOCK_BYTES as u64 };
+    check(&|bytes| bytes[4 * BLOCK_BYTES + 200] ^= 1, "0001.journal", &[torn]);
+    check(&|bytes| bytes[9] ^= 1, "0000.journal", &[JournalFault::Header { path }]);
+}
+
+#[test]
+fn a_look_at_a_ring_names_what_its_segment_does_not_reach() {
+    let mut world = world(OPTIONS);
+    world.fill(12, 1, 300);
+    world.executor.drop_tasks();
+    world.disk.crash();
+    let stopped = world.drop_process();
+    stopped.disk.edit(&format!("{DIRECTORY}/00000000000000000000.log"), Vec::clear);
+    let report = inspect(&stopped).report;
+    let (refused, segment_bytes) = &report.refusals[0];
+    assert_eq!((refused.base_offset, *segment_bytes), (Offset(1), Some(0)));
+    assert_eq!((report.refused_groups, report.groups), (12, 0));
 }
 
 #[test]

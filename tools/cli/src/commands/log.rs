@@ -19,6 +19,7 @@ mod check;
 mod derived;
 mod files;
 mod ground;
+mod journals;
 mod show;
 mod standing;
 
@@ -43,9 +44,10 @@ Examples:
 
 It checks every batch of every .log: place, checksum, offsets, and each record in it; every entry of
 .index and .timeindex; producer snapshots and leader epochs against the batches; and in a data directory
-that everything is there which its metadata and its checkpoints know. It exits with 5 where anything is
-wrong. What lies above a checkpoint and is torn is a note: the next start of the node cuts it. stray/ and
-deleted/ are left out unless they are named.";
+that everything is there which its metadata and its checkpoints know, and what a core's journal holds
+that no segment does: the next start writes it there. It exits with 5 where anything is wrong. What lies
+above a checkpoint and is torn is a note: the next start of the node cuts it, or has it in the journal.
+Of a node that runs the journals are left out. stray/ and deleted/ are too, unless they are named.";
 
 /// The verbs.
 #[derive(Debug, Subcommand)]
@@ -169,7 +171,7 @@ fn visit(
             let (root, name) = files::split(path)?;
             let disk = GlommioDisk::new(&root);
             // Before the files: what a checkpoint knows is there, or was removed since.
-            let ground = ground(path).await?;
+            let ground = ground(path, &platform, depth).await?;
             let partitions = files::find(&disk, &root, name.as_deref()).await?;
             let segments = || partitions.iter().flat_map(Partition::logs);
             let bytes = segments().map(|segment| segment.bytes).sum();
@@ -191,7 +193,7 @@ fn visit(
 }
 
 /// What the node that a path belongs to says of it, and whether it runs.
-async fn ground(path: &Path) -> Outcome<Ground> {
+async fn ground(path: &Path, platform: &CorePlatform, depth: Depth) -> Outcome<Ground> {
     let Some(directory) = ground::data_directory(path) else { return Ok(Ground::default()) };
     let holder = node::directory_holder(&directory);
     if let Some(process) = holder {
@@ -200,7 +202,11 @@ async fn ground(path: &Path) -> Outcome<Ground> {
             "corelog: {place}: process {process} runs on it; what it is writing may look torn"
         );
     }
-    let ground = Ground::load(&GlommioDisk::new(&directory), holder).await?;
+    let disk = GlommioDisk::new(&directory);
+    let mut ground = Ground::load(&disk, holder).await?;
+    if depth == Depth::Records {
+        ground.look_at_journals(&disk, platform).await?;
+    }
     for copy in ground.damaged.iter().filter(|copy| copy.has_other) {
         let place = directory.join(&copy.path);
         eprintln!("corelog: {}: {}; another copy stands in", place.display(), copy.damage);

@@ -46,6 +46,7 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             self.report(finding, UNBOUNDED, print)?;
         }
         let node = self.identity(print).await?;
+        self.journals(print)?;
         let image = self.metadata(partitions, print).await?;
         let has_topics = image.as_ref().is_none_or(|image| !image.topics_sorted().is_empty());
         if has_topics && !self.ground.has_checkpoint() && self.ground.damaged.is_empty() {

@@ -33,6 +33,7 @@ const UNREADABLE: &str = "reads of it answer CORRUPT_MESSAGE, everything else is
 const REBUILT: &str = "it is made again from the log";
 pub(super) const LOST: &str = "they were acknowledged and come back only from a copy";
 const CUT: &str = "above its checkpoint: a tail that the next start cuts";
+const REWRITTEN: &str = "above its checkpoint: the next start writes it again from the journal";
 const CUT_UNKNOWN: &str = "for want of a checkpoint the next start cuts its log here";
 const SET_ASIDE: &str = "above its checkpoint: the next start moves it to stray/";
 const RUNNING: &str = "a node runs here and may be writing it";
@@ -85,7 +86,19 @@ impl<D: Disk, E: Executor> Checker<D, E> {
     /// Where a partition stands before its first segment.
     pub(super) async fn standing(&self, partition: &Partition) -> Outcome<Standing> {
         let entry = self.ground.entry(&self.disk, &self.root, partition).await?;
-        Ok(Standing::new(entry, self.ground.is_known()))
+        let mut standing = Standing::new(entry, self.ground.is_known());
+        let mut place = self.root.join(&partition.directory);
+        // A partition may be named as "." too.
+        if partition.directory.is_empty() {
+            place = std::fs::canonicalize(&place).unwrap_or(place);
+        }
+        let name = place.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+        for waiting in self.ground.waiting(name) {
+            let (from, end) = ((waiting.segment, waiting.position), waiting.end_offset);
+            let before = standing.waiting.unwrap_or((from, end));
+            standing.waiting = Some((from.min(before.0), end.max(before.1)));
+        }
+        Ok(standing)
     }
 
     /// A path as people know it.
@@ -372,6 +385,9 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             return Ok(());
         }
         standing.is_cut = true;
+        if standing.is_in_journal(segment.base, positions.start) {
+            return self.note(finding, REWRITTEN, print);
+        }
         if standing.entry.is_none() && !self.ground.knows_all() {
             return self.report_unless_running(finding, CUT_UNKNOWN, print);
         }
@@ -393,6 +409,13 @@ impl<D: Disk, E: Executor> Checker<D, E> {
             }
             standing.snapshots.pop_front();
             let Some(entries) = self.snapshot(&path, print).await? else { continue };
+            let is_of_journal = inside.is_none()
+                && end.is_none_or(|end| at > end)
+                && standing.waiting.is_some_and(|(_, end)| at <= end);
+            if is_of_journal {
+                // The batches before it are in a journal, and its start is not after them.
+                continue;
+            }
             if end.is_none_or(|end| at > end) {
                 let place = if inside.is_some() { "within a batch" } else { "past the end" };
                 let finding = self.finding(&path, None, format!("stands at offset {at}, {place}"));
@@ -451,6 +474,11 @@ impl<D: Disk, E: Executor> Checker<D, E> {
 
     pub(super) fn failed(&self, path: &str, error: &DiskError) -> Failure {
         Failure::new(Exit::Io, format!("{}: {error}", self.shown(path)))
+    }
+
+    pub(super) fn count_journal(&mut self, sets: u64, groups: u64) {
+        self.totals.journal_sets += sets;
+        self.totals.journal_groups += groups;
     }
 
     pub(super) fn finding(&self, path: &str, position: Option<u64>, problem: String) -> Finding {

@@ -11,7 +11,7 @@ use commitlog::directory::{
     COORDINATOR_DIRECTORY, DELETED_DIRECTORY, META_FILE, STRAY_DIRECTORY, TOPICS_DIRECTORY,
     read_topic_id,
 };
-use commitlog::{CheckpointMap, Disk};
+use commitlog::{CheckpointMap, Disk, Executor, JournalRing, JournalWaiting, inspect_journals};
 use record::{PartitionIndex, TopicId, TopicPartition};
 
 use super::files::{Partition, is_segment_name};
@@ -32,6 +32,8 @@ pub(super) struct Ground {
     pub(super) holder: Option<u32>,
     /// Copies of a checkpoint that cannot be read.
     pub(super) damaged: Vec<DamagedCheckpoint>,
+    /// The cores' journals, where no node runs that uses them.
+    pub(super) rings: Vec<JournalRing>,
 }
 
 impl Ground {
@@ -40,7 +42,28 @@ impl Ground {
         let loaded = CheckpointMap::load(disk).await;
         let (checkpoints, damaged) =
             loaded.map_err(|error| Failure::new(Exit::Io, error.to_string()))?;
-        Ok(Self { checkpoints: Some(checkpoints), holder, damaged })
+        Ok(Self { checkpoints: Some(checkpoints), holder, damaged, rings: Vec::new() })
+    }
+
+    /// Reads the journals too. Those of a node that runs change under the reader's eyes, and prove nothing.
+    pub(super) async fn look_at_journals<D: Disk, E: Executor>(
+        &mut self,
+        disk: &D,
+        executor: &E,
+    ) -> Outcome {
+        if let (Some(checkpoints), None) = (&self.checkpoints, self.holder) {
+            let rings = inspect_journals(disk, executor, checkpoints).await;
+            self.rings = rings.map_err(|error| Failure::new(Exit::Io, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// What the journals have of the partition in a directory that its segments do not.
+    pub(super) fn waiting(&self, directory: &str) -> impl Iterator<Item = &JournalWaiting> {
+        // Below a data directory the name is that of its directory, wherever the search began.
+        let name = directory.rsplit('/').next().unwrap_or_default().to_owned();
+        let all = self.rings.iter().flat_map(|ring| ring.report.waiting.values());
+        all.filter(move |waiting| waiting.directory.rsplit('/').next() == Some(&name))
     }
 
     /// Whether the files belong to a data directory.

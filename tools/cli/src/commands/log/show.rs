@@ -8,6 +8,7 @@ use record::{BatchHeader, Codec};
 use serde::Serialize;
 
 use super::census::{GONE, NO_METADATA, NO_START, OFFLINE, UNBOUNDED, UNKNOWN};
+use super::journals;
 use crate::output::{Format, Show, counted, write_json_line};
 use crate::yaml::write_document;
 
@@ -167,6 +168,8 @@ pub(super) enum Remedy {
     BeforeStart,
     /// Without it one partition is offline.
     Partition,
+    /// Acknowledged records are only in what is left of a journal.
+    Journal,
     /// Nobody knows how far the logs were written.
     Checkpoint,
     /// The node goes on, but for what is damaged.
@@ -182,6 +185,10 @@ impl Remedy {
             Self::Partition => {
                 "put a missing partition back from a copy before the node starts, or delete its topic: until then it is \
                  offline, and an empty directory in its place would hide the loss"
+            }
+            Self::Journal => {
+                "copy the data directory before the node starts: the start writes what it can of the journal to the segments and \
+                 keeps the rest in stray/"
             }
             Self::Checkpoint => {
                 "put the checkpoints back from a copy of the same moment as the logs, or let the next start scan the logs"
@@ -204,6 +211,7 @@ impl Finding {
             NO_START | NO_METADATA => Remedy::BeforeStart,
             GONE | OFFLINE | UNKNOWN => Remedy::Partition,
             UNBOUNDED => Remedy::Checkpoint,
+            journals::LOST | journals::UNJOINED => Remedy::Journal,
             _ => Remedy::Serve,
         })
     }
@@ -235,6 +243,10 @@ pub(super) struct Totals {
     pub(super) index_entries: u64,
     /// Snapshots of producers.
     pub(super) snapshots: u64,
+    /// Entry sets of journals that the next start needs.
+    pub(super) journal_sets: u64,
+    /// Groups in them that it writes to segments.
+    pub(super) journal_groups: u64,
     /// Findings that are problems.
     pub(super) problems: u64,
     /// Findings that are none.
@@ -250,6 +262,8 @@ impl Totals {
         self.records += other.records;
         self.index_entries += other.index_entries;
         self.snapshots += other.snapshots;
+        self.journal_sets += other.journal_sets;
+        self.journal_groups += other.journal_groups;
         self.problems += other.problems;
         self.notes += other.notes;
     }
@@ -258,11 +272,12 @@ impl Totals {
 impl Show for Totals {
     fn show_table(&self, sink: &mut dyn Write) -> io::Result<()> {
         let Self { segments, bytes, batches, records, index_entries, snapshots, .. } = self;
-        let Self { problems, notes, .. } = self;
+        let Self { journal_sets, journal_groups, problems, notes, .. } = self;
         writeln!(
             sink,
             "segments={segments} bytes={bytes} batches={batches} records={records} \
-             index_entries={index_entries} snapshots={snapshots} problems={problems} notes={notes}"
+             index_entries={index_entries} snapshots={snapshots} journal_sets={journal_sets} \
+             journal_groups={journal_groups} problems={problems} notes={notes}"
         )
     }
 }

@@ -26,6 +26,8 @@ pub(super) struct Standing {
     pub(super) derived: Derived,
     /// Path and contents of the leader epochs, until they are found wrong.
     pub(super) epochs: Option<(String, EpochTable)>,
+    /// The first place that a journal has and the segments do not, by segment and position, and where the log ends with that.
+    pub(super) waiting: Option<((Offset, u64), Offset)>,
     /// Snapshots that stand further on.
     pub(super) snapshots: VecDeque<(Offset, String)>,
 }
@@ -43,6 +45,11 @@ impl Standing {
             segment > entry.segment || (segment == entry.segment && position >= entry.position)
         };
         self.has_ground && self.entry.is_none_or(above)
+    }
+
+    /// Whether the next start writes what belongs here from a journal.
+    pub(super) fn is_in_journal(&self, segment: Offset, position: u64) -> bool {
+        self.waiting.is_some_and(|(from, _)| from <= (segment, position))
     }
 
     /// The checkpoint, if it stands in this segment and has not gone by.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use commitlog::directory::{self, NewIds};
 use commitlog::{
-    CheckpointMap, LogIdentity, LogOptions, RoomAhead, STATES_BYTES, StartKind, Store, StoreOptions,
+    CheckpointMap, JournalOptions, LogIdentity, LogOptions, RoomAhead, STATES_BYTES, StartKind,
+    Store, StoreOptions,
 };
 use record::{
     BatchBuilder, Codec, Fold, LeaderEpoch, NewRecord, NodeId, PartitionIndex, Producer,
@@ -55,7 +56,20 @@ enum Ending {
     Clean,
     /// Killed: some batches lie above the last checkpoint.
     Killed,
+    /// The same with a journal, which has what the newest segment lacks.
+    KilledWithJournal,
 }
+
+/// One file takes all that is written here.
+const JOURNAL: JournalOptions = JournalOptions {
+    file_bytes: 256 << 12,
+    file_count: 2,
+    ring: 7,
+    group_bytes_max: 8_000,
+    company_min: 1,
+    settle_bytes: 1 << 20,
+    behind_bytes_max: 1 << 20,
+};
 
 /// A data directory as a node leaves it: 60 batches of two records, in segments of about ten.
 struct Made {
@@ -97,7 +111,7 @@ async fn write(disk: SimDisk, executor: SimExecutor, ending: Ending) {
         open_files_max: 16,
         room_ahead: RoomAhead::default(),
         states_bytes: STATES_BYTES,
-        journal: None,
+        journal: (ending == Ending::KilledWithJournal).then_some(JOURNAL),
         mutant: commitlog::mutant::Mutant::NONE,
     };
     let store = Store::open(disk.clone(), executor.clone(), options).await.unwrap();
@@ -159,7 +173,8 @@ impl Made {
         let main = async move {
             let root = PathBuf::from("data");
             let partitions = files::find(&disk, &root, None).await.unwrap();
-            let ground = Ground::load(&disk, holder).await.unwrap();
+            let mut ground = Ground::load(&disk, holder).await.unwrap();
+            ground.look_at_journals(&disk, &executor).await.unwrap();
             meanwhile(&disk);
             let mut checker = Checker::new(disk, executor, root, ground, Depth::Records);
             let (mut problems, mut notes) = (Vec::new(), Vec::new());
@@ -179,6 +194,19 @@ impl Made {
                 };
                 checker.partition(partition, &mut print).await?;
             }
+            let mut print = |item: &Item<'_>| {
+                if let Item::Finding(finding) = item {
+                    let list = match finding.severity {
+                        Severity::Problem => &mut problems,
+                        Severity::Note => &mut notes,
+                    };
+                    let at = finding.position.map_or(String::new(), |at| format!(" @{at}"));
+                    let (file, problem) = (&finding.file, &finding.problem);
+                    list.push(format!("{file}{at}: {problem}; {}", finding.consequence));
+                }
+                Ok(())
+            };
+            checker.journals(&mut print)?;
             Ok((problems, notes))
         };
         run(&self.executor, main)
@@ -220,6 +248,47 @@ fn a_torn_tail_above_the_checkpoint_is_a_note_and_below_it_damage() {
     let first = made.names(".log")[0].clone();
     made.edit(&first, |bytes| bytes[300] ^= 1);
     made.check(&["offsets 0 to 1; reads of it answer"], &["a tail that the next start cuts"]);
+}
+
+/// Positions of the sets in the first file of the ring, by their sequences.
+fn sets(made: &Made) -> Vec<usize> {
+    let bytes = made.disk.peek(RING_FILE).unwrap();
+    let starts = (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"CLJE"));
+    starts.collect()
+}
+
+const RING_FILE: &str = "journal/0/0000.journal";
+const WAITING: &str = "no segment holds yet; the next start writes them to their segments";
+
+#[test]
+fn what_a_journal_holds_is_a_note_and_what_it_has_lost_a_problem() {
+    let made = made(Ending::KilledWithJournal);
+    made.check(&[], &[WAITING]);
+    let (_, notes) = made.verify(None);
+    assert!(notes[0].starts_with("data/journal/0: "), "{notes:?}");
+    // What a node that runs writes there meanwhile proves nothing.
+    assert_eq!(made.verify(Some(4711)), (vec![], vec![]));
+
+    let sets = sets(&made);
+    // All but the first of the newest segment, which has about ten.
+    let [.., lost, _, _, _, _, _, _, _, newest] = sets[..] else { panic!("{sets:?}") };
+    made.edit(RING_FILE, |bytes| bytes[newest + 300] ^= 1);
+    let torn = format!("data/{RING_FILE} @{newest}: a torn set; it was never synced");
+    made.check(&[], &[&torn, WAITING]);
+    made.edit(RING_FILE, |bytes| {
+        bytes[newest + 300] ^= 1;
+        sets.iter().filter(|at| (lost..newest).contains(at)).for_each(|at| bytes[at + 300] ^= 1);
+    });
+    let missing = format!("data/{RING_FILE} @{lost}: 8 sets of the journal missing; they were");
+    made.check(&[&missing], &[WAITING]);
+}
+
+#[test]
+fn a_torn_tail_that_the_journal_has_is_not_said_to_be_cut() {
+    let made = made(Ending::KilledWithJournal);
+    let newest = made.names(".log").pop().unwrap();
+    made.edit(&newest, |bytes| bytes.extend([0x5a; 4096]));
+    made.check(&[], &["the next start writes it again from the journal", WAITING]);
 }
 
 #[test]

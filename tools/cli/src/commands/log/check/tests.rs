@@ -101,6 +101,8 @@ fn whole_files_have_no_findings() {
         records: 8,
         index_entries: 4,
         snapshots: 1,
+        journal_sets: 0,
+        journal_groups: 0,
         problems: 0,
         notes: 0,
     };
