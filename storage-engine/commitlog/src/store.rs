@@ -91,7 +91,7 @@ pub struct StoreOptions {
     pub states_bytes: u64,
     /// How small groups are made lasting together; `None` for a sync of each file.
     ///
-    /// Order   [`crate::recover_journals`] ran before any store of the directory opened, with or without one.
+    /// Order   [`crate::recover_journals`] ran before any log of `topics/` is opened, with or without one.
     pub journal: Option<JournalOptions>,
     /// The rule that a test switches off.
     pub mutant: Mutant,

@@ -24,8 +24,8 @@ use commitlog::directory::{
     self, COORDINATOR_DIRECTORY, DataDirectory, DirectoryError, METADATA_SNAPSHOT_FILE,
 };
 use commitlog::{
-    CheckpointMap, DiskError, LogFailure, OpenError, RoomAhead, STATES_BYTES, StartKind, Store,
-    StoreError, StoreOptions, TaskClass,
+    CheckpointMap, DiskError, JournalReport, LogFailure, OpenError, RoomAhead, STATES_BYTES,
+    StartKind, Store, StoreError, StoreOptions, TaskClass,
 };
 use record::{NodeId, Offset, PartitionIndex, ShardIndex, TopicId, TopicPartition};
 
@@ -214,46 +214,10 @@ async fn recover<P: Platform, M: Mesh<Message>>(
             "no checkpoint is there: every log is scanned from its beginning, and a topic's missing directory is not missed"
         );
     }
-    let replayed = recover_journals(platform, options, &checkpoints).await?;
-    let checkpoints = Arc::new(checkpoints);
-    let control =
-        open_metadata(platform, caller.clone(), options, &directory, &checkpoints).await?;
-    control.replayed.set(replayed);
-    Ok((control, Recovered { directory, checkpoints }))
-}
-
-/// Brings what the cores' journals hold into the segments, before any log opens, and says to other builds whether this start may
-/// leave some there.
-async fn recover_journals<P: Platform>(
-    platform: &P,
-    options: &ControlOptions,
-    checkpoints: &CheckpointMap,
-) -> Result<Replayed, StartRefusal> {
-    let disk = platform.disk();
-    let begun = platform.monotonic();
-    let mutant = options.mutant.log;
-    let report = commitlog::recover_journals(&disk, platform, checkpoints, mutant).await?;
-    let time = platform.monotonic().saturating_sub(begun);
-    let commitlog::JournalReport { rings, sets, groups, bytes, .. } = report;
-    if rings > 0 {
-        let commitlog::JournalReport { settled_groups, gone_groups, refused_groups, .. } = report;
-        let ms = millis(time);
-        tracing::info!(
-            rings,
-            sets,
-            groups,
-            bytes,
-            settled_groups,
-            gone_groups,
-            refused_groups,
-            ms,
-            "journals replayed"
-        );
-    }
-    let may_write = options.config.journal.is_some();
-    let format = if may_write { directory::Format::WithJournal } else { directory::Format::Plain };
-    directory::set_format(&disk, format).await?;
-    Ok(Replayed { groups, bytes, time })
+    let recovered = Recovered { directory, checkpoints: Arc::new(checkpoints) };
+    let control = open_metadata(platform, caller.clone(), options, &recovered).await?;
+    control.recover_journals(options, &recovered.checkpoints).await?;
+    Ok((control, recovered))
 }
 
 async fn open_directory<P: Platform>(
@@ -282,17 +246,16 @@ async fn open_metadata<P: Platform, M: Mesh<Message>>(
     platform: &P,
     caller: Caller<P, M>,
     options: &ControlOptions,
-    directory: &DataDirectory,
-    checkpoints: &Arc<CheckpointMap>,
+    recovered: &Recovered,
 ) -> Result<Rc<Control<P, M>>, StartRefusal> {
     let store = Store::open(
         platform.disk(),
         platform.clone(),
         StoreOptions {
             name: COORDINATOR_DIRECTORY.to_owned(),
-            checkpoints: Arc::clone(checkpoints),
-            start: directory.start,
-            sequence_base: sequence_base(directory),
+            checkpoints: Arc::clone(&recovered.checkpoints),
+            start: recovered.directory.start,
+            sequence_base: sequence_base(&recovered.directory),
             tail_cache_bytes: METADATA_CACHE_BYTES,
             read_cache_bytes: METADATA_CACHE_BYTES,
             open_files_max: METADATA_FILES_MAX,
@@ -446,6 +409,47 @@ async fn serve_admin<P: Platform, M: Mesh<Message>>(
 }
 
 impl<P: Platform, M: Mesh<Message>> Control<P, M> {
+    /// Brings what the cores' journals hold into the segments, before any log of a topic opens, and says to other builds whether this
+    /// start may leave some there.
+    async fn recover_journals(
+        &self,
+        options: &ControlOptions,
+        checkpoints: &CheckpointMap,
+    ) -> Result<(), StartRefusal> {
+        let (platform, disk, mutant) = (&self.platform, self.platform.disk(), options.mutant.log);
+        let begun = platform.monotonic();
+        let image = self.image();
+        let is_known = |log: &TopicPartition| {
+            let topic = image.topic_by_id(log.topic_id);
+            topic.is_some_and(|topic| topic.partition(log.partition).is_some())
+        };
+        let report =
+            commitlog::recover_journals(&disk, platform, checkpoints, is_known, mutant).await?;
+        let time = platform.monotonic().saturating_sub(begun);
+        let JournalReport { rings, sets, groups, bytes, .. } = report;
+        if rings > 0 {
+            let JournalReport { settled_groups, gone_groups, refused_groups, .. } = report;
+            let ms = millis(time);
+            tracing::info!(
+                rings,
+                sets,
+                groups,
+                bytes,
+                settled_groups,
+                gone_groups,
+                refused_groups,
+                ms,
+                "journals replayed"
+            );
+        }
+        self.replayed.set(Replayed { groups, bytes, time });
+        let may_write = options.config.journal.is_some();
+        let format =
+            if may_write { directory::Format::WithJournal } else { directory::Format::Plain };
+        directory::set_format(&disk, format).await?;
+        Ok(())
+    }
+
     async fn open_cores(
         &self,
         options: &ControlOptions,

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! checkpoint names this place or a later one      the segment holds it, or is gone
-//! no directory, or that of another topic          the log is gone
+//! no directory, or that of another topic          the log is gone; lost where the metadata and a checkpoint know it
 //! no such segment, and one behind it              it was removed: segments are made in order, each once the last is lasting
 //! no such segment, and the group is its first     made
 //! the segment ends before the group begins        refused: what lies between was acknowledged, and is missing
@@ -43,11 +43,19 @@ pub(super) enum Effect {
     None,
 }
 
+/// What is known of logs before any of them opens.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) checkpoints: &'a CheckpointMap,
+    /// Whether there is such a log for the metadata.
+    pub(super) is_known: &'a dyn Fn(&TopicPartition) -> bool,
+}
+
 /// A replay under way.
 pub(super) struct Replay<'a, D: Disk> {
     disk: &'a D,
     effect: Effect,
-    checkpoints: &'a CheckpointMap,
+    known: Known<'a>,
     mutant: Mutant,
     report: &'a mut JournalReport,
     targets: BTreeMap<TopicPartition, Target>,
@@ -64,7 +72,7 @@ enum Target {
     Here(BTreeMap<Offset, u64>),
     /// Nowhere: the topic is gone.
     Gone,
-    /// A checkpoint knows it, and its directory is not there.
+    /// The metadata and a checkpoint know it, and its directory is not there.
     Lost,
 }
 
@@ -101,13 +109,13 @@ impl Run {
 impl<'a, D: Disk> Replay<'a, D> {
     pub(super) fn new(
         disk: &'a D,
-        checkpoints: &'a CheckpointMap,
+        known: Known<'a>,
         mutant: Mutant,
         effect: Effect,
         report: &'a mut JournalReport,
     ) -> Self {
         let (targets, written, runs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Self { disk, effect, checkpoints, mutant, report, targets, written, runs, run_bytes: 0 }
+        Self { disk, effect, known, mutant, report, targets, written, runs, run_bytes: 0 }
     }
 
     /// Takes the next group; it is in its segment, on stable storage, once [`Replay::finish`] returned.
@@ -156,7 +164,7 @@ impl<'a, D: Disk> Replay<'a, D> {
     /// Whether a checkpoint says that the segment holds the group, or that it is one below those that are left.
     fn is_settled(&self, group: &JournalGroup<'_>) -> bool {
         let end = group.position + group.bytes.len() as u64;
-        self.checkpoints.get(&group.log).is_some_and(|entry| {
+        self.known.checkpoints.get(&group.log).is_some_and(|entry| {
             group.segment < entry.segment
                 || (group.segment == entry.segment && end <= entry.position)
         })
@@ -233,8 +241,10 @@ impl<'a, D: Disk> Replay<'a, D> {
 
     /// Looks for the log's directory, and makes sure that it is this log's.
     async fn look(&self, log: TopicPartition, directory: &str) -> Result<Target, StoreError> {
-        let was_created = self.checkpoints.get(&log).is_some_and(|entry| entry.created);
-        let absent = if was_created { Target::Lost } else { Target::Gone };
+        let was_created = self.known.checkpoints.get(&log).is_some_and(|entry| entry.created);
+        // A deletion is decided before any directory goes, and checkpoints forget the log some time after it.
+        let is_missed = was_created && (self.known.is_known)(&log);
+        let absent = if is_missed { Target::Lost } else { Target::Gone };
         let entries = match self.disk.list(directory).await {
             Ok(entries) => entries,
             Err(DiskError::NotFound | DiskError::NotADirectory) => return Ok(absent),

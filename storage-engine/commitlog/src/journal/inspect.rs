@@ -8,7 +8,7 @@ use crate::disk::{Disk, DiskError, EntryKind};
 use crate::error::{AtPath, StoreError};
 use crate::executor::Executor;
 use crate::journal::JOURNAL_DIRECTORY;
-use crate::journal::apply::{Effect, Replay};
+use crate::journal::apply::{Effect, Known, Replay};
 use crate::journal::replay::{Found, JournalReport, Needed, SetAt, replay_sets};
 use crate::journal::ring::DONE_SUFFIX;
 use crate::mutant::Mutant;
@@ -90,7 +90,9 @@ async fn inspect<D: Disk, E: Executor>(
         faults.extend(missing(&needed, path_of));
         faults.extend(torn(&found, &needed, path_of));
         report.count(&needed);
-        let mut replay = Replay::new(disk, checkpoints, Mutant::NONE, Effect::None, &mut report);
+        // Which topics were deleted since the last checkpoint only the metadata says, which a start reads.
+        let known = Known { checkpoints, is_known: &|_| true };
+        let mut replay = Replay::new(disk, known, Mutant::NONE, Effect::None, &mut report);
         replay_sets(disk, executor, &found.paths, &needed.sets, &mut replay).await?;
     }
     Ok(JournalRing { directory, faults, report })

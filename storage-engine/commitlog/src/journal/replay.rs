@@ -18,7 +18,7 @@ use crate::disk::{BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind,
 use crate::error::{AtPath, StoreError};
 use crate::executor::Executor;
 use crate::journal::JOURNAL_DIRECTORY;
-use crate::journal::apply::{Effect, Replay};
+use crate::journal::apply::{Effect, Known, Replay};
 use crate::journal::entry::{
     SET_BYTES_MAX, SetHeader, SetPlace, decode_file_header, decode_set, decode_set_header,
 };
@@ -99,15 +99,20 @@ impl JournalReport {
 
 /// Replays every ring of the data directory, whatever core wrote it, and removes it.
 ///
-/// Order   after [`crate::directory::open_or_create`] and [`CheckpointMap::load`], before any store opens; also where this start
-///         uses no journal.
+/// `is_known` says whether there is such a log for the metadata: nobody misses what was in the journal of one that was deleted, and
+/// the checkpoint that still names it does not know.
+///
+/// Order   after [`crate::directory::open_or_create`] and [`CheckpointMap::load`], before any log of `topics/` opens; also where
+///         this start uses no journal.
 /// Errors  of the disk: the rings are as they were, and no log may be opened, for its acknowledged end is not in its files.
 pub async fn recover_journals<D: Disk, E: Executor>(
     disk: &D,
     executor: &E,
     checkpoints: &CheckpointMap,
+    is_known: impl Fn(&TopicPartition) -> bool,
     mutant: Mutant,
 ) -> Result<JournalReport, StoreError> {
+    let known = Known { checkpoints, is_known: &is_known };
     let mut report = JournalReport::default();
     let entries = match disk.list(JOURNAL_DIRECTORY).await {
         Ok(entries) => entries,
@@ -119,7 +124,7 @@ pub async fn recover_journals<D: Disk, E: Executor>(
             let done = small_file::join(JOURNAL_DIRECTORY, &entry.name);
             remove_done(disk, &done).await?;
         } else {
-            replay_ring(disk, executor, checkpoints, mutant, &entry.name, &mut report).await?;
+            replay_ring(disk, executor, known, mutant, &entry.name, &mut report).await?;
         }
     }
     Ok(report)
@@ -128,7 +133,7 @@ pub async fn recover_journals<D: Disk, E: Executor>(
 async fn replay_ring<D: Disk, E: Executor>(
     disk: &D,
     executor: &E,
-    checkpoints: &CheckpointMap,
+    known: Known<'_>,
     mutant: Mutant,
     shard: &str,
     report: &mut JournalReport,
@@ -142,7 +147,7 @@ async fn replay_ring<D: Disk, E: Executor>(
     let (refused_before, missing_before) = (report.refused_groups, report.missing_sets);
     for needed in found.needed(mutant) {
         report.count(&needed);
-        let mut replay = Replay::new(disk, checkpoints, mutant, Effect::Write, report);
+        let mut replay = Replay::new(disk, known, mutant, Effect::Write, report);
         replay_sets(disk, executor, &found.paths, &needed.sets, &mut replay).await?;
     }
     if report.missing_sets > missing_before || report.refused_groups > refused_before {

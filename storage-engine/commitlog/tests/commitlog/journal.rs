@@ -9,7 +9,7 @@ use commitlog::{
     BLOCK_BYTES, CheckpointMap, DiskError, JournalFault, JournalOptions, JournalReport,
     JournalRing, LogFailure, LogIdentity, LogOptions, SafeEnd, inspect_journals, recover_journals,
 };
-use record::{BatchHeader, Codec, Offset, PartitionIndex, TopicId};
+use record::{BatchHeader, Codec, Offset, PartitionIndex, TopicId, TopicPartition};
 
 use crate::support::world::{DIRECTORY, LastBatches, NOW, Settings, TOPIC, TestLog, World, batch};
 
@@ -86,9 +86,17 @@ fn wait_until(world: &World, is_so: &dyn Fn() -> bool) {
 }
 
 fn recover(world: &crate::support::world::Stopped) -> JournalReport {
+    recover_where(world, |_| true)
+}
+
+fn recover_where(
+    world: &crate::support::world::Stopped,
+    is_known: impl Fn(&TopicPartition) -> bool,
+) -> JournalReport {
     world.executor.run(async {
         let (checkpoints, _) = CheckpointMap::load(&world.disk).await.unwrap();
-        recover_journals(&world.disk, &world.executor, &checkpoints, Mutant::NONE).await.unwrap()
+        let (disk, executor) = (&world.disk, &world.executor);
+        recover_journals(disk, executor, &checkpoints, is_known, Mutant::NONE).await.unwrap()
     })
 }
 
@@ -180,7 +188,8 @@ fn a_crash_during_a_replay_leads_to_the_same_replay_again() {
     stopped.disk.fail_syncs_of(".log");
     let failed = stopped.executor.run(async {
         let (checkpoints, _) = CheckpointMap::load(&stopped.disk).await.unwrap();
-        recover_journals(&stopped.disk, &stopped.executor, &checkpoints, Mutant::NONE).await
+        let (disk, executor) = (&stopped.disk, &stopped.executor);
+        recover_journals(disk, executor, &checkpoints, |_| true, Mutant::NONE).await
     });
     assert!(failed.is_err());
     stopped.disk.crash();
@@ -324,6 +333,33 @@ fn a_topic_that_is_gone_stays_gone() {
     assert_eq!(report.gone_groups, 1, "{report:?}");
     assert!(report.strays.is_empty());
     assert!(!stopped.disk.names("topics").contains(&"orders-1".to_owned()));
+}
+
+/// What a start finds where a log's directory went and the last checkpoint still has it.
+fn without_a_directory(is_known: bool) -> JournalReport {
+    let world = world(OPTIONS);
+    let log = beside(&world, 1);
+    append(&world, &log, 100);
+    world.executor.run(log.durable_through(Offset(0))).unwrap();
+    world.checkpoint();
+    world.executor.run(world.store.delete_log(log)).unwrap();
+    let stopped = world.drop_process();
+    stopped.disk.crash();
+    recover_where(&stopped, |log| is_known || log.partition != PartitionIndex(1))
+}
+
+#[test]
+fn nobody_misses_what_the_journal_has_of_a_topic_that_was_deleted_after_the_last_checkpoint() {
+    let report = without_a_directory(false);
+    assert_eq!((report.gone_groups, report.refused_groups), (1, 0), "{report:?}");
+    assert!(report.strays.is_empty());
+}
+
+#[test]
+fn the_ring_of_a_log_whose_directory_was_lost_is_kept() {
+    let report = without_a_directory(true);
+    assert_eq!((report.gone_groups, report.refused_groups), (0, 1), "{report:?}");
+    assert_eq!(report.strays, ["stray/journal-0"]);
 }
 
 #[test]

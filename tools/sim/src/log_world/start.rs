@@ -230,7 +230,9 @@ async fn recover_journals(
     disk: &SimDisk,
     map: &CheckpointMap,
 ) -> Result<(), StartError> {
-    let recovered = commitlog::recover_journals(disk, &world.executor, map, world.mutant.log).await;
+    let is_known = |id: &TopicPartition| world.logs.iter().any(|log| log.id == *id);
+    let (executor, mutant) = (&world.executor, world.mutant.log);
+    let recovered = commitlog::recover_journals(disk, executor, map, is_known, mutant).await;
     let report = recovered.map_err(refused)?;
     world.trace.note("replayed", "", [report.groups, report.settled_groups]);
     world.count(|stats| {
@@ -345,7 +347,7 @@ pub(super) async fn stop(world: &World, disk: &SimDisk, node: &Node) -> Verdict<
     Ok(Stopped::Clean)
 }
 
-/// How far the checkpoints on disk cover each log; 0 where they cannot be read.
+/// How far the checkpoints on disk cover each log; 0 where they cannot be read. One that is being made lasting counts as well.
 pub(super) async fn covered(world: &World, disk: &SimDisk) -> Vec<i64> {
     let map = CheckpointMap::load(disk).await.map(|(map, _)| map).unwrap_or_default();
     world.logs.iter().map(|log| map.get(&log.id).map_or(0, |entry| entry.end.0)).collect()

@@ -130,7 +130,9 @@ pub(crate) async fn open_store(
     for copy in damaged {
         eprintln!("{copy:?}");
     }
-    commitlog::recover_journals(disk, executor, &checkpoints, settings.mutant).await.unwrap();
+    let replayed =
+        commitlog::recover_journals(disk, executor, &checkpoints, |_| true, settings.mutant);
+    replayed.await.unwrap();
     let options = StoreOptions {
         name: settings.shard.to_owned(),
         checkpoints: Arc::new(checkpoints),
