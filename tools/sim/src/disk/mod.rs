@@ -265,6 +265,12 @@ impl SimDisk {
         Self { shared: Rc::clone(&self.shared), generation: state.generation }
     }
 
+    /// Whether a crash now would leave a directory, and every name in it, as it is.
+    #[must_use]
+    pub fn names_last(&self, path: &str) -> bool {
+        self.shared.state.borrow().tree.names_last(path)
+    }
+
     /// Flips one bit of a durable byte; false if that byte is not durable.
     pub fn rot(&self, path: &str, position: u64, bit: u8) -> bool {
         let mut state = self.shared.state.borrow_mut();

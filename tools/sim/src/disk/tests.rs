@@ -126,6 +126,28 @@ fn names_last_only_after_the_directory_was_synced() {
 }
 
 #[test]
+fn a_directory_says_whether_its_names_last() {
+    let world = world(1);
+    let disk = world.disk.clone();
+    world.run(async move {
+        disk.create_dir("d").await.unwrap();
+        disk.sync_dir("d").await.unwrap();
+        assert!(!disk.names_last("d"), "its own name does not last");
+        disk.sync_dir("").await.unwrap();
+        assert!(disk.names_last("d") && !disk.names_last("none"));
+        let file = disk.open("d/new.tmp", OpenMode::CreateNew).await.unwrap();
+        file.full_sync().await.unwrap();
+        disk.rename("d/new.tmp", "d/file").await.unwrap();
+        assert!(
+            !disk.names_last("d"),
+            "the name that a replacement gives is there and does not last"
+        );
+        disk.sync_dir("d").await.unwrap();
+        assert!(disk.names_last("d"));
+    });
+}
+
+#[test]
 fn rename_is_atomic_across_directories() {
     let mut outcomes = BTreeSet::new();
     for seed in 0..SEEDS {

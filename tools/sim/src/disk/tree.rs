@@ -82,6 +82,20 @@ impl Tree {
         }
     }
 
+    /// Whether a crash now would leave a directory, and every name in it, as it is.
+    pub(super) fn names_last(&self, path: &str) -> bool {
+        let mut at = ROOT;
+        for name in path.split('/').filter(|name| !name.is_empty()) {
+            let Ok(directory) = self.directory(at) else { return false };
+            let Some(next) = directory.visible.get(name) else { return false };
+            if directory.durable.get(name) != Some(next) {
+                return false;
+            }
+            at = *next;
+        }
+        self.directory(at).is_ok_and(|directory| directory.visible == directory.durable)
+    }
+
     /// The directory that holds `path`, and the last component.
     fn slot(&self, path: &str) -> DiskResult<Slot> {
         let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
