@@ -49,7 +49,13 @@ pub(crate) fn of_broker_world() -> Vec<Named<BrokerMutant>> {
         name: name_of_leader(leader),
         mutant: with(|mutant| mutant.leader = leader),
     });
-    let of_log = [Rule::AckBeforeSync, Rule::LogStartAnsweredEarly].map(|rule| Named {
+    let of_log = [
+        Rule::AckBeforeSync,
+        Rule::LogStartAnsweredEarly,
+        Rule::JournalToldBeforeSync,
+        Rule::JournalReclaimedEarly,
+    ];
+    let of_log = of_log.map(|rule| Named {
         name: name_of_rule(rule),
         mutant: with(|mutant| mutant.log = LogMutant::without(rule)),
     });

@@ -63,6 +63,9 @@ pub trait World {
     /// Adds another seed's figures.
     fn add(total: &mut Self::Stats, other: &Self::Stats);
 
+    /// What these seeds should have done and never did, if there is such a thing.
+    fn missed(stats: &Self::Stats) -> Option<&'static str>;
+
     /// Every mutant that its oracle must notice.
     #[cfg(feature = "mutants")]
     fn mutants() -> Vec<crate::mutants::Named<Self::Mutant>>;

@@ -31,6 +31,9 @@ fn clients_are_told_the_truth_for_every_seed() {
         ("connections that moved", stats.moved_connections),
         ("log starts moved", stats.deletions),
         ("reads of what is gone", stats.gone),
+        ("settings changed", stats.alterations),
+        ("entry sets", stats.journal_sets),
+        ("groups replayed", stats.groups_replayed),
     ] {
         assert!(count > 10, "{name}: {count} in {report}");
     }

@@ -31,6 +31,8 @@ fn logs_keep_their_promises_for_every_seed() {
         ("log starts moved", stats.starts_moved),
         ("segments removed", stats.segments_removed),
         ("clean stops", stats.clean_stops),
+        ("entry sets", stats.journal_sets),
+        ("groups replayed", stats.groups_replayed),
     ] {
         assert!(count > 20, "{name}: {count} in {report}");
     }

@@ -26,7 +26,11 @@ const FETCH_VERSION: i16 = 12;
 /// Sets what the plan says of the disk.
 pub(super) fn set_disk(world: &World, disk: &SimDisk, plan: LifePlan) {
     let odds = world.chance(|prng| OneIn(u32::try_from(prng.between(15, 150)).expect("small")));
-    let aimed_at = world.chance(|prng| *prng.pick(&["topics/", "topics/", ".log", ""]));
+    let aims: &[&str] = match plan.journal {
+        Some(_) => &["topics/", ".log", "", "journal/"],
+        None => &["topics/", "topics/", ".log", ""],
+    };
+    let aimed_at = world.chance(|prng| *prng.pick(aims));
     let none = Faults { aimed_at, ..Faults::default() };
     let faults = match plan.disk {
         DiskPlan::Good | DiskPlan::Stalled | DiskPlan::Full => Faults::default(),
@@ -50,10 +54,13 @@ pub(super) fn clear_disk(disk: &SimDisk) {
     disk.release();
 }
 
-/// Lets the disk of one partition stand still, now and then.
-pub(super) async fn stall_disk(world: Rc<World>, disk: SimDisk, is_over: Flag) {
+/// Lets the disk of one partition stand still, now and then, or that of all journals.
+pub(super) async fn stall_disk(world: Rc<World>, disk: SimDisk, plan: LifePlan, is_over: Flag) {
     while !is_over.is_raised() {
-        let name = {
+        let is_of_journals = plan.journal.is_some() && world.chance(|p| p.happens(OneIn(3)));
+        let name = if is_of_journals {
+            "journal".to_owned()
+        } else {
             let history = world.history.borrow();
             let place = Place(world.chance(|prng| prng.index(history.partitions.len())));
             history.name(place)

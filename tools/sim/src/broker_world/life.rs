@@ -16,7 +16,7 @@ use futures_lite::future::or;
 
 use super::connection::PORT;
 use super::{Advertise, Config, DiskPlan, Ending, LifePlan, World};
-use super::{consumer, faults, passing, producer, topics, trimming, verify};
+use super::{altering, consumer, faults, metrics, passing, producer, topics, trimming, verify};
 use crate::disk::SimDisk;
 use crate::platform::{NodePlan, SimMachine, SimNode};
 use crate::verdict::{Verdict, Violation, broken};
@@ -32,6 +32,7 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     let machine = SimMachine::new(&world.executor, disk.clone(), world.chance(|p| p.fork()), pace);
     let _moves = Moves { world: Rc::clone(&world), machine: machine.clone() };
     let node = start(&world, &machine, plan).await?;
+    journals_were_whole(&world, &machine).await?;
     topics::ensure(&world, &machine, plan).await?;
     verify::everything(&world, &machine, plan).await?;
     world.history.borrow_mut().settle_deletions();
@@ -39,6 +40,8 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
     faults::set_disk(&world, &disk, plan);
     serve(&world, &machine, plan).await?;
     faults::clear_disk(&disk);
+    let sets = metrics::Page::read(&world, &machine).await?.value("corelog_journal_sets_total");
+    world.count(|stats| stats.journal_sets += sets);
     if plan.ending != Ending::Clean {
         return Ok(());
     }
@@ -64,7 +67,7 @@ impl Drop for Moves {
 
 async fn start(world: &Rc<World>, machine: &SimMachine, plan: LifePlan) -> Verdict<SimNode> {
     let node_plan = NodePlan {
-        config: Arc::new(config_of(&world.config)),
+        config: Arc::new(config_of(&world.config, plan)),
         cores: plan.cores,
         mesh_messages_max: world.config.mesh_messages_max,
         mutant: world.mutant,
@@ -80,7 +83,19 @@ async fn start(world: &Rc<World>, machine: &SimMachine, plan: LifePlan) -> Verdi
     }
 }
 
-fn config_of(config: &Config) -> NodeConfig {
+/// Nobody damages a journal here, and what a topic took with it when it was deleted is nobody's loss.
+async fn journals_were_whole(world: &Rc<World>, machine: &SimMachine) -> Verdict {
+    let files = machine.disk().files();
+    if let Some((path, _)) = files.iter().find(|(path, _)| path.starts_with("stray/journal-")) {
+        return broken("the journal is whole", path.clone());
+    }
+    let page = metrics::Page::read(world, machine).await?;
+    let replayed = page.value("corelog_journal_replayed_groups");
+    world.count(|stats| stats.groups_replayed += replayed);
+    Ok(())
+}
+
+fn config_of(config: &Config, plan: LifePlan) -> NodeConfig {
     let advertise = match config.advertise {
         Advertise::Node => "node",
         Advertise::Core => "core",
@@ -88,7 +103,7 @@ fn config_of(config: &Config) -> NodeConfig {
     let sets = vec![
         format!("listeners=127.0.0.1:{PORT}"),
         format!("advertise={advertise}"),
-        "admin.listen=none".to_owned(),
+        format!("admin.listen=127.0.0.1:{}", metrics::PORT),
         "tail.cache.bytes=1048576".to_owned(),
         "read.cache.bytes=1048576".to_owned(),
         "request.memory.bytes=1048576".to_owned(),
@@ -98,7 +113,9 @@ fn config_of(config: &Config) -> NodeConfig {
         "log.retention.check.interval.ms=700".to_owned(),
         format!("connections.handover.requests={}", config.handover_requests),
     ];
-    NodeConfig::load(&Sources { sets, ..Sources::default() }).expect("these settings are valid")
+    let loaded = NodeConfig::load(&Sources { sets, ..Sources::default() });
+    // Smaller than the option allows: it is full soon.
+    NodeConfig { journal: plan.journal, ..loaded.expect("these settings are valid") }
 }
 
 async fn stop(world: &Rc<World>, node: &SimNode, plan: LifePlan) -> Verdict {
@@ -135,6 +152,8 @@ async fn serve(world: &Rc<World>, machine: &SimMachine, plan: LifePlan) -> Verdi
     let administrator =
         passing::come_and_go(Rc::clone(world), machine.clone(), plan, is_over.clone());
     others.push(Box::pin(administrator));
+    let altering = altering::alter(Rc::clone(world), machine.clone(), plan, is_over.clone());
+    others.push(Box::pin(altering));
     if world.config.deletes {
         let (world, is_over) = (Rc::clone(world), is_over.clone());
         others.push(Box::pin(trimming::delete(world, machine.clone(), plan, is_over)));
@@ -168,7 +187,7 @@ fn disturbances(
     if plan.disk == DiskPlan::Stalled {
         let (world, disk, is_over) = (Rc::clone(world), machine.disk().clone(), is_over.clone());
         tasks.push(Box::pin(async move {
-            faults::stall_disk(world, disk, is_over).await;
+            faults::stall_disk(world, disk, plan, is_over).await;
             Ok(())
         }));
     }

@@ -11,11 +11,13 @@
 //!                     │ slow cores, a failing disk at the same time
 //! ```
 
+mod altering;
 mod connection;
 mod consumer;
 mod faults;
 mod history;
 mod life;
+mod metrics;
 mod passing;
 mod producer;
 mod topics;
@@ -27,13 +29,15 @@ use std::fmt;
 use std::rc::Rc;
 use std::time::Duration;
 
+use broker::config::JournalConfig;
 use broker::mutant::Mutant;
 use broker::sync::Flag;
+use commitlog::BLOCK_BYTES;
 
 use crate::disk::{DiskStats, SimDisk};
 use crate::executor::{CoreIndex, RunEnd, RunLimits, SimExecutor};
 use crate::platform::NetworkPace;
-use crate::prng::Prng;
+use crate::prng::{OneIn, Prng};
 use crate::runner::{Outcome, WorldName};
 use crate::trace::Trace;
 use crate::verdict::{Verdict, Violation, broken};
@@ -59,6 +63,14 @@ impl crate::runner::World for BrokerWorld {
 
     fn add(total: &mut BrokerStats, other: &BrokerStats) {
         total.add(other);
+    }
+
+    fn missed(stats: &BrokerStats) -> Option<&'static str> {
+        let expected = [
+            (stats.journal_sets, "no entry set went to a journal"),
+            (stats.groups_replayed, "no start replayed a journal"),
+        ];
+        expected.into_iter().find(|(count, _)| *count == 0).map(|(_, missed)| missed)
     }
 
     #[cfg(feature = "mutants")]
@@ -106,6 +118,12 @@ pub struct BrokerStats {
     pub deletions: u64,
     /// Times that a reader asked for what was gone.
     pub gone: u64,
+    /// Settings of topics that were changed.
+    pub alterations: u64,
+    /// Entry sets written to journals, in lives that were not cut short.
+    pub journal_sets: u64,
+    /// Groups that starts brought from journals into segments.
+    pub groups_replayed: u64,
 }
 
 impl BrokerStats {
@@ -128,6 +146,9 @@ impl BrokerStats {
         self.moved_connections += other.moved_connections;
         self.deletions += other.deletions;
         self.gone += other.gone;
+        self.alterations += other.alterations;
+        self.journal_sets += other.journal_sets;
+        self.groups_replayed += other.groups_replayed;
     }
 }
 
@@ -138,7 +159,7 @@ impl fmt::Display for BrokerStats {
             "lives={} crashes={} clean_stops={} sectors_torn={} disk_errors={} disk_full={} connections={} \
              cut_connections={} produces={} retries={} acked_batches={} fetches={} fetched_batches={} \
              verified_batches={} lookups={} sluggards={} still_cores={} passing_topics={} moved_connections={} \
-             deletions={} gone={}",
+             deletions={} gone={} alterations={} journal_sets={} groups_replayed={}",
             self.lives,
             self.disk.crashes,
             self.clean_stops,
@@ -160,6 +181,9 @@ impl fmt::Display for BrokerStats {
             self.moved_connections,
             self.deletions,
             self.gone,
+            self.alterations,
+            self.journal_sets,
+            self.groups_replayed,
         )
     }
 }
@@ -188,6 +212,8 @@ struct Config {
     deletes: bool,
     /// What a partition may hold before old segments go; -1 for no bound.
     retention_bytes: i64,
+    /// Half of the worlds have one; small, so that it is used again and again.
+    journal: Option<JournalConfig>,
     batch_bytes_max: u64,
     batches_per_life: u64,
     consumers: u64,
@@ -206,11 +232,25 @@ impl Config {
             caches: prng.below(8) == 0,
             deletes: prng.coin(),
             retention_bytes: *prng.pick(&[-1, -1, -1, 0, 20_000]),
+            journal: draw_journal(prng),
             batch_bytes_max: *prng.pick(&[300, 3_000, 30_000]),
             batches_per_life: prng.between(3, 25),
             consumers: prng.between(1, 2),
         }
     }
+}
+
+fn draw_journal(prng: &mut Prng) -> Option<JournalConfig> {
+    if prng.coin() {
+        return None;
+    }
+    // In four files.
+    let file_bytes = BLOCK_BYTES as u64 * *prng.pick(&[5, 9, 17, 33]);
+    Some(JournalConfig {
+        bytes: 4 * file_bytes,
+        group_bytes_max: *prng.pick(&[1_000, 8_000, 65_536]),
+        groups_min: *prng.pick(&[1, 1, 2]),
+    })
 }
 
 /// Everything that outlives a process.
@@ -309,10 +349,19 @@ enum DiskPlan {
     Full,
 }
 
+impl DiskPlan {
+    /// Whether a change of metadata may be refused: nobody knows then what became of it.
+    fn may_refuse_changes(self) -> bool {
+        !matches!(self, Self::Good | Self::Slow | Self::Stalled)
+    }
+}
+
 /// What one life is like.
 #[derive(Debug, Clone, Copy)]
 struct LifePlan {
     cores: u16,
+    /// Sometimes it is switched off: the start brings what it holds into the segments all the same.
+    journal: Option<JournalConfig>,
     ending: Ending,
     disk: DiskPlan,
     has_still_cores: bool,
@@ -340,11 +389,12 @@ impl LifePlan {
         };
         let cores = u16::try_from(prng.between(1, u64::from(config.cores_max))).expect("a few");
         let has_still_cores = prng.coin();
+        let journal = config.journal.filter(|_| !prng.happens(OneIn(6)));
         if is_last {
             let (ending, disk) = (Ending::Clean, DiskPlan::Good);
-            return Self { cores, ending, disk, has_still_cores: false, is_last };
+            return Self { cores, journal, ending, disk, has_still_cores: false, is_last };
         }
-        let plan = Self { cores, ending, disk, has_still_cores, is_last };
+        let plan = Self { cores, journal, ending, disk, has_still_cores, is_last };
         if config.caches { plan.without_power_cuts() } else { plan }
     }
 

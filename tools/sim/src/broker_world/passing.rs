@@ -19,7 +19,7 @@ use wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, Topic
 use wire::{ErrorCode, Records};
 
 use super::connection::{Connection, read};
-use super::{DiskPlan, LifePlan, World};
+use super::{LifePlan, World};
 use crate::platform::{EPOCH_MS, SimMachine};
 use crate::prng::{OneIn, Prng};
 use crate::verdict::{Verdict, broken};
@@ -260,10 +260,8 @@ async fn append(
 
 /// Only a disk that fails refuses; then nobody knows what became of it.
 fn refused(plan: LifePlan, detail: String) -> Verdict {
-    match plan.disk {
-        DiskPlan::Good | DiskPlan::Slow | DiskPlan::Stalled => {
-            broken("refusals are explained by faults", detail)
-        }
-        _ => Ok(()),
+    if plan.disk.may_refuse_changes() {
+        return Ok(());
     }
+    broken("refusals are explained by faults", detail)
 }

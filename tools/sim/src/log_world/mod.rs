@@ -182,6 +182,14 @@ impl crate::runner::World for LogWorld {
         total.add(other);
     }
 
+    fn missed(stats: &WorldStats) -> Option<&'static str> {
+        let expected = [
+            (stats.journal_sets, "no entry set went to a journal"),
+            (stats.groups_replayed, "no start replayed a journal"),
+        ];
+        expected.into_iter().find(|(count, _)| *count == 0).map(|(_, missed)| missed)
+    }
+
     #[cfg(feature = "mutants")]
     fn mutants() -> Vec<crate::mutants::Named<WorldMutant>> {
         crate::mutants::of_log_world()
