@@ -245,11 +245,11 @@ fn draw_journal(prng: &mut Prng) -> Option<JournalConfig> {
         return None;
     }
     // In four files.
-    let file_bytes = BLOCK_BYTES as u64 * *prng.pick(&[5, 9, 17, 33]);
+    let file_bytes = BLOCK_BYTES as u64 * *prng.pick(&[4, 5, 9, 33]);
     Some(JournalConfig {
         bytes: 4 * file_bytes,
         group_bytes_max: *prng.pick(&[1_000, 8_000, 65_536]),
-        groups_min: *prng.pick(&[1, 1, 2]),
+        groups_min: *prng.pick(&[1, 1, 1, 2]),
     })
 }
 
