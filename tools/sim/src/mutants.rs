@@ -49,12 +49,8 @@ pub(crate) fn of_broker_world() -> Vec<Named<BrokerMutant>> {
         name: name_of_leader(leader),
         mutant: with(|mutant| mutant.leader = leader),
     });
-    let of_log = [
-        Rule::AckBeforeSync,
-        Rule::LogStartAnsweredEarly,
-        Rule::JournalToldBeforeSync,
-        Rule::JournalReclaimedEarly,
-    ];
+    // A journal that is used again too early takes more sets than a broker's life has: the logs' world sees that.
+    let of_log = [Rule::AckBeforeSync, Rule::LogStartAnsweredEarly, Rule::JournalToldBeforeSync];
     let of_log = of_log.map(|rule| Named {
         name: name_of_rule(rule),
         mutant: with(|mutant| mutant.log = LogMutant::without(rule)),
