@@ -221,7 +221,7 @@ pub static OPTIONS: [ConfigOption; 60] = [
     },
     ConfigOption {
         key: "journal.enable",
-        default: Some("false"),
+        default: Some("true"),
         doc: "Whether small writes of many partitions of a core are made lasting together, by one write and one sync of the core's journal, and go to the segments later. Acknowledgements promise the same with and without.",
         ..FLAG
     },

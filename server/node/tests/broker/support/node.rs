@@ -369,6 +369,8 @@ fn config_of(data_dir: &Path, port: u16, settings: &str) -> Config {
         format!("listeners=127.0.0.1:{port}"),
         "admin.listen=127.0.0.1:0".to_owned(),
         "tail.cache.bytes=8388608".to_owned(),
+        // The smallest: every node of these tests makes one, and there are hundreds of them.
+        "journal.bytes=8388608".to_owned(),
     ];
     let given = settings.lines().map(str::to_owned);
     let sources = Sources { sets: own.into_iter().chain(given).collect(), ..Sources::default() };
