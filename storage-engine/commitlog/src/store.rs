@@ -728,10 +728,7 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             let flushed = join_all(some.iter().map(|(_, log)| flushed(log, sequence)).collect());
             for ((id, log), entry) in some.iter().zip(flushed.await) {
                 match entry {
-                    Some(Ok(entry)) => {
-                        self.note_entry(*id, entry);
-                        noted.push((log.clone(), entry));
-                    }
+                    Some(Ok(entry)) => noted.push((*id, log.clone(), entry)),
                     Some(Err(error)) => unflushed.note(log.failure.get(), error),
                     None => {}
                 }
@@ -739,11 +736,17 @@ impl<D: Disk, E: Executor> StoreInner<D, E> {
             self.shared.executor.yield_if_needed().await;
         }
         self.report_unflushed(unflushed, now);
-        let entries = self.entries.borrow().values().copied().collect();
-        let file = CheckpointFile { sequence, entries };
+        let mut entries = self.entries.borrow().clone();
+        entries.extend(noted.iter().filter_map(|(id, _, entry)| {
+            let is_open = self.logs.borrow().contains_key(id);
+            is_open.then_some((*id, *entry))
+        }));
+        let file = CheckpointFile { sequence, entries: entries.into_values().collect() };
         checkpoint::write(&self.shared.disk, &self.name, self.copy.get(), &file).await?;
         self.copy.set(self.copy.get().other());
-        let left_behind = noted.into_iter().filter_map(|(log, entry)| {
+        let left_behind = noted.into_iter().filter_map(|(id, log, entry)| {
+            // Not before it lasts: a log that is opened again goes by it, and does away with what a later log start needs no more.
+            self.note_entry(id, entry);
             let end = log.note_checkpointed(&entry)?;
             Some((log, end))
         });

@@ -231,6 +231,16 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         self.state.borrow_mut().segments.splice(0..0, segments);
     }
 
+    /// They are no segments any more, and their files stay for now: a checkpoint has left them behind, and what only they need, such as
+    /// their snapshot, may be gone.
+    pub(crate) fn leave_segments(&self, segments: &[Segment]) {
+        self.forget_damage_of(segments);
+        for segment in segments {
+            self.shared.forget_segment(self.segment_key(segment.base));
+            self.state.borrow_mut().left.push(segment.base);
+        }
+    }
+
     /// Whether the last checkpoint needs none of these any more.
     pub(crate) fn is_checkpointed_past(&self, segments: &[Segment]) -> bool {
         segments.iter().all(|segment| {

@@ -128,8 +128,14 @@ impl<D: Disk, E: Executor> Store<D, E> {
         let checkpoint_count = if is_hasty { 1 } else { CHECKPOINTS_BEFORE_REMOVAL };
         for _ in 0..checkpoint_count {
             let written = self.checkpoint(now).await;
-            if written.is_err() || !inner.is_checkpointed_past(&segments) {
-                inner.put_segments_back(segments);
+            let is_past = inner.is_checkpointed_past(&segments);
+            if written.is_err() || !is_past {
+                // No checkpoint goes back to what another one has left behind.
+                if is_past {
+                    inner.leave_segments(&segments);
+                } else {
+                    inner.put_segments_back(segments);
+                }
                 return written.map(|()| Vec::new());
             }
         }

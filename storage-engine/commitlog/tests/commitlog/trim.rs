@@ -455,3 +455,64 @@ fn a_snapshot_that_is_slow_to_go_keeps_no_checkpoint_waiting() {
     world.disk.hold_removes_of("");
     world.executor.run(deleted).unwrap();
 }
+
+#[test]
+fn no_checkpoint_goes_back_to_segments_that_another_one_has_left_behind() {
+    let options = LogOptions { segment_bytes: 1_000, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, ..Settings::default() });
+    // Nothing is sealed, so that a checkpoint points at the oldest segment that is left.
+    world.disk.fail_creates_of(".index.tmp", DiskError::NoSpace);
+    world.fill(4, 10, 50);
+    world.settle();
+    world.log.set_high_watermark(world.log.ends().durable());
+    let entry = |world: &World| {
+        let (map, _) = world.executor.run(CheckpointMap::load(&world.disk)).unwrap();
+        *map.get(&world.log.identity().topic_partition()).unwrap()
+    };
+    world.checkpoint();
+    world.checkpoint();
+    raise(&world, 20).unwrap();
+    assert_eq!(entry(&world).segment, Offset(0));
+    // The copy that is written second cannot be.
+    world.disk.fail_writes_of("checkpoints/0.a", DiskError::NoSpace);
+    world.executor.run(world.store.remove_below_start(&world.log, NOW)).unwrap_err();
+    assert_eq!(entry(&world).segment, Offset(20));
+    world.disk.fail_writes_of("nothing", DiskError::NoSpace);
+    world.checkpoint();
+    assert_eq!((entry(&world).segment, bases(&world)), (Offset(20), vec![0, 10, 20, 30]));
+    let known = world.fold.borrow().clone();
+    assert_eq!(remove_below(&world), Vec::new());
+    assert_eq!(bases(&world), [20, 30]);
+    let world = world.crash();
+    assert_eq!(*world.fold.borrow(), known);
+    verify(&world, 20);
+}
+
+#[test]
+fn a_log_that_is_opened_again_forgets_no_epoch_for_a_log_start_that_does_not_last() {
+    let mut world = World::new(Settings::default());
+    world.fill(1, 10, 50);
+    // The last epoch bears the table out, whatever became of those before it.
+    for epoch in 1..3 {
+        world.epoch = LeaderEpoch(epoch);
+        world.fill(1, 10, 50);
+    }
+    world.log.set_high_watermark(world.log.ends().durable());
+    world.checkpoint();
+    // No checkpoint can be written, and no record.
+    world.disk.fail_writes_of("0.", DiskError::NoSpace);
+    let log_start = Offset(15);
+    assert_eq!(raise(&world, 15), Err(TrimError::NotLasting { log_start }));
+    let last = world.append(&batch(Codec::None, NOW.0, 1, 50));
+    let refused = world.executor.run(world.log.durable_through(last));
+    assert_eq!(refused, Err(LogFailure::NoSpace));
+    let World { executor, store, log, fold, settings, .. } = &world;
+    executor.run(store.release_log(log)).unwrap();
+    let opened = store.open_log(identity(TOPIC), settings.options, fold.clone(), NOW);
+    let (log, _) = executor.run(opened).unwrap();
+    executor.run(store.checkpoint(NOW)).unwrap_err();
+    let world = World { log, ..world }.crash();
+    assert_eq!(world.log.ends().log_start(), Offset(0));
+    let end = world.log.end_offset_for(LeaderEpoch(0)).map(|end| end.end_offset);
+    assert_eq!(end, Some(Offset(10)));
+}
