@@ -8,7 +8,7 @@ use sim::broker_world::BrokerWorld;
 const SEEDS: u64 = 160;
 
 /// Seeds that each mutant may take: a few times what the slowest to catch needs.
-const MUTANT_SEEDS_MAX: u64 = 1_000;
+const MUTANT_SEEDS_MAX: u64 = 4_000;
 
 #[test]
 fn clients_are_told_the_truth_for_every_seed() {
