@@ -4,7 +4,7 @@
 //! to be with others.
 //!
 //! ```text
-//! request ─► ready ─► route: large, cached, alone ─────────► settle what is behind ─► its segment (PerFile)
+//! request ─► ready ─► route: large, alone ─────────────────► settle what is behind ─► its segment (PerFile)
 //!                     small, with others ─► room? ─► set ─► write ─► sync ─► journaled ─► behind ─► settle
 //! ```
 //! - A set that holds a group of a log whose acknowledgements wait for the disk is synced before it is told. One of logs under write
@@ -626,6 +626,7 @@ impl<D: Disk, E: Executor> Core<D, E> {
         }
     }
 
+    /// The ring takes no more sets in this life.
     fn note_broken(&self, failure: LogFailure) {
         tracing::error!(
             shard = %self.place.shard, %failure,
