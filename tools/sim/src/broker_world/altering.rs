@@ -12,7 +12,7 @@ use wire::incremental_alter_configs::{
     IncrementalAlterConfigsResponse,
 };
 
-use super::connection::{Answered, Connection, read};
+use super::connection::{Answered, Connection, read, visit};
 use super::{LifePlan, World};
 use crate::platform::SimMachine;
 use crate::prng::OneIn;
@@ -32,12 +32,8 @@ pub(super) async fn alter(
     plan: LifePlan,
     is_over: Flag,
 ) -> Verdict {
-    while !is_over.is_raised() {
-        world.pause((5, 1_500)).await;
-        let Some(mut connection) = Connection::open(&world, &machine, plan) else { continue };
-        alter_one(&world, &mut connection, plan).await?;
-    }
-    Ok(())
+    let act = async |connection: &mut Connection| alter_one(&world, connection, plan).await;
+    visit((&world, &machine, plan), is_over, (5, 1_500), act).await
 }
 
 async fn alter_one(world: &World, connection: &mut Connection, plan: LifePlan) -> Verdict {

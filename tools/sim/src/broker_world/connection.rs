@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use broker::sync::Flag;
 use wire::{Call, Decoder, Request, Response, ResponseHeader, encode_request};
 
 use super::{Advertise, LifePlan, World};
@@ -37,6 +38,21 @@ pub(super) struct Connection {
     socket: SimSocket,
     next_correlation: i32,
     expected: VecDeque<i32>,
+}
+
+/// A client that comes again and again until `is_over`, each time on a connection of its own, `pause_ms` later.
+pub(super) async fn visit(
+    (world, machine, plan): (&Rc<World>, &SimMachine, LifePlan),
+    is_over: Flag,
+    pause_ms: (u64, u64),
+    mut act: impl AsyncFnMut(&mut Connection) -> Verdict,
+) -> Verdict {
+    while !is_over.is_raised() {
+        world.pause(pause_ms).await;
+        let Some(mut connection) = Connection::open(world, machine, plan) else { continue };
+        act(&mut connection).await?;
+    }
+    Ok(())
 }
 
 impl Connection {

@@ -18,7 +18,7 @@ use wire::metadata::{MetadataRequest, MetadataRequestTopic, MetadataResponse};
 use wire::produce::{PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData};
 use wire::{ErrorCode, Records};
 
-use super::connection::{Connection, read};
+use super::connection::{Connection, read, visit};
 use super::{LifePlan, World};
 use crate::platform::{EPOCH_MS, SimMachine};
 use crate::prng::{OneIn, Prng};
@@ -140,22 +140,20 @@ pub(super) async fn come_and_go(
     plan: LifePlan,
     is_over: Flag,
 ) -> Verdict {
-    while !is_over.is_raised() {
-        world.pause((5, 400)).await;
-        let Some(mut connection) = Connection::open(&world, &machine, plan) else { continue };
+    let act = async |connection: &mut Connection| {
         let index = world.chance(|prng| prng.index(NAMES.len()));
         let known = world.passing.borrow().known[index];
         match known {
-            Known::Gone => create(&world, &mut connection, plan, index).await?,
+            Known::Gone => create(&world, connection, plan, index).await,
             Known::There { id, end } if world.chance(Prng::coin) => {
-                delete(&world, &mut connection, plan, index, (id, end)).await?;
+                delete(&world, connection, plan, index, (id, end)).await
             }
-            Known::There { id, end } => append(&world, &mut connection, index, (id, end)).await?,
+            Known::There { id, end } => append(&world, connection, index, (id, end)).await,
             // Nobody knows: the next start tells.
-            Known::Asked | Known::DeletionAsked { .. } => {}
+            Known::Asked | Known::DeletionAsked { .. } => Ok(()),
         }
-    }
-    Ok(())
+    };
+    visit((&world, &machine, plan), is_over, (5, 400), act).await
 }
 
 async fn create(

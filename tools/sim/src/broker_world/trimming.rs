@@ -15,7 +15,7 @@ use wire::delete_records::{
 };
 use wire::list_offsets::ListOffsetsResponse;
 
-use super::connection::{Connection, read};
+use super::connection::{Connection, read, visit};
 use super::history::{History, Place};
 use super::verify::{EARLIEST, LIST_VERSION, request_of_targets};
 use super::{LifePlan, World};
@@ -68,12 +68,8 @@ pub(super) async fn delete(
     plan: LifePlan,
     is_over: Flag,
 ) -> Verdict {
-    while !is_over.is_raised() {
-        world.pause((5, 800)).await;
-        let Some(mut connection) = Connection::open(&world, &machine, plan) else { continue };
-        delete_some(&world, &mut connection, plan).await?;
-    }
-    Ok(())
+    let act = async |connection: &mut Connection| delete_some(&world, connection, plan).await;
+    visit((&world, &machine, plan), is_over, (5, 800), act).await
 }
 
 /// One request for a few partitions.
