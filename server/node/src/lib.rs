@@ -27,6 +27,7 @@ mod pulse;
 mod queue;
 mod run;
 mod signals;
+mod sockets;
 mod stop;
 #[cfg(test)]
 mod testing;

@@ -1,31 +1,27 @@
 //! Sockets: listening, connecting, and the two halves of a connection.
 //!
 //! Owns [`TcpListener`], [`TcpReader`], [`TcpWriter`] and [`reserve`]. Both halves share one descriptor, closed when the
-//! second is dropped. Readiness comes from the ring, bytes move by nonblocking recv and sendmsg. Must never copy what is
+//! second is dropped. Readiness comes from `sockets`, bytes move by nonblocking recv and sendmsg. Must never copy what is
 //! sent, never raise SIGPIPE, and never keep the core in one system call longer than [`SEND_BYTES_MAX`] takes.
 
-use std::cell::{Cell, RefCell};
-use std::fmt;
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::pin::Pin;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use broker::platform::{ConnectionReader, ConnectionWriter, Listener, Parted};
-use futures_lite::{AsyncRead, AsyncWrite};
-use glommio::GlommioError;
-use glommio::net as runtime;
-use nix::libc::{MSG_DONTWAIT, MSG_NOSIGNAL, POLLRDHUP};
+use futures_lite::FutureExt;
+use nix::libc::{EINPROGRESS, MSG_DONTWAIT, MSG_NOSIGNAL, POLLRDHUP};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::ReusePort;
+use nix::sys::socket::{MsgFlags, SockFlag, accept4, recv, setsockopt};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
-use crate::wake::gated;
+use crate::sockets;
 
 /// Connections the kernel holds for one core until it accepts them.
 const BACKLOG: i32 = 1024;
@@ -36,11 +32,6 @@ const ADDRESS_PAUSE: Duration = Duration::from_millis(5);
 const SEND_PARTS_MAX: usize = 1024;
 /// Most bytes of one sendmsg: copying 1 MiB to a socket takes about 100 µs, half of a foreground slice.
 const SEND_BYTES_MAX: usize = 1 << 20;
-
-fn io_error(error: GlommioError<()>) -> io::Error {
-    // The number is kept: callers tell EMFILE from a reset by it.
-    error.raw_os_error().map_or_else(|| error.into(), io::Error::from_raw_os_error)
-}
 
 fn bound_socket(address: SocketAddr, sharing: Sharing) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
@@ -175,15 +166,10 @@ fn wait_until_free(address: SocketAddr) -> io::Result<()> {
 }
 
 /// A listening socket of one core; others may listen on the same address.
+#[derive(Debug)]
 pub struct TcpListener {
-    inner: runtime::TcpListener,
+    socket: sockets::Socket,
     local: SocketAddr,
-}
-
-impl fmt::Debug for TcpListener {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "TcpListener({})", self.local)
-    }
 }
 
 impl TcpListener {
@@ -191,10 +177,9 @@ impl TcpListener {
     pub(crate) fn bind(address: SocketAddr) -> io::Result<Self> {
         let socket = bound_socket(address, Sharing::AmongCores)?;
         socket.listen(BACKLOG)?;
+        socket.set_nonblocking(true)?;
         let local = ip_address(&socket.local_addr()?)?;
-        // SAFETY: the descriptor was just taken out of its owner, so this is its only owner.
-        let inner = unsafe { runtime::TcpListener::from_raw_fd(socket.into_raw_fd()) };
-        Ok(Self { inner, local })
+        Ok(Self { socket: sockets::Socket::new(socket.into())?, local })
     }
 }
 
@@ -203,10 +188,18 @@ impl Listener for TcpListener {
     type Writer = TcpWriter;
 
     async fn accept(&self) -> io::Result<(TcpReader, TcpWriter)> {
+        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
         loop {
-            let stream = gated(self.inner.accept()).await.map_err(io_error)?;
+            let accept = |context: &mut Context<'_>| {
+                self.socket.poll_accept(context, |listener| Ok(accept4(listener, flags)?))
+            };
+            let accepted = match poll_fn(accept).await {
+                // It was gone before it was accepted, which is its own affair.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+                accepted => accepted?,
+            };
             // Fails where the client has reset the connection already: that is no reason to back off.
-            if let Ok(halves) = halves(stream) {
+            if let Ok(halves) = halves(accepted) {
                 return Ok(halves);
             }
         }
@@ -222,33 +215,60 @@ pub(crate) async fn connect(
     address: SocketAddr,
     timeout: Duration,
 ) -> io::Result<(TcpReader, TcpWriter)> {
-    // glommio refuses zero; the caller means "at once or not at all".
-    let timeout = timeout.max(Duration::from_millis(1));
-    let stream = gated(runtime::TcpStream::connect_timeout(address, timeout)).await;
-    halves(stream.map_err(io_error)?)
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_nonblocking(true)?;
+    match socket.connect(&address.into()) {
+        Err(error) if error.raw_os_error() != Some(EINPROGRESS) => return Err(error),
+        _ => {}
+    }
+    let socket = sockets::Socket::new(socket.into())?;
+    let connected = poll_fn(|context| {
+        socket.poll_send(context, |descriptor| {
+            let socket = SockRef::from(&descriptor);
+            if let Some(error) = socket.take_error()? {
+                return Err(error);
+            }
+            match socket.peer_addr() {
+                // Neither failed nor connected: still under way.
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => {
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                connected => connected.map(drop),
+            }
+        })
+    });
+    let too_late = async {
+        // The caller may mean "at once or not at all", for which the other end has to be asked all the same.
+        glommio::timer::sleep(timeout.max(Duration::from_millis(1))).await;
+        Err(io::ErrorKind::TimedOut.into())
+    };
+    connected.or(too_late).await?;
+    joined(socket)
 }
 
 /// Goes on with a connection of another core.
 pub(crate) fn adopt(parted: Parted) -> io::Result<(TcpReader, TcpWriter)> {
-    let descriptor: OwnedFd = parted.into_kept()?;
-    // SAFETY: the descriptor was just taken out of its owner, so this is its only owner.
-    halves(unsafe { runtime::TcpStream::from_raw_fd(descriptor.into_raw_fd()) })
+    halves(parted.into_kept()?)
 }
 
-fn halves(stream: runtime::TcpStream) -> io::Result<(TcpReader, TcpWriter)> {
+fn halves(descriptor: OwnedFd) -> io::Result<(TcpReader, TcpWriter)> {
+    joined(sockets::Socket::new(descriptor)?)
+}
+
+fn joined(socket: sockets::Socket) -> io::Result<(TcpReader, TcpWriter)> {
+    let of_kernel = SockRef::from(&socket);
     // Replies are written whole: waiting for more to send would only delay them.
-    stream.set_nodelay(true).map_err(io_error)?;
-    let peer = stream.peer_addr().map_err(io_error)?;
-    let local = stream.local_addr().map_err(io_error)?;
-    let (stream, is_parted) = (RefCell::new(stream), Cell::new(false));
-    let connection = Rc::new(Connection { stream, is_parted, peer, local });
+    of_kernel.set_tcp_nodelay(true)?;
+    let peer = ip_address(&of_kernel.peer_addr()?)?;
+    let local = ip_address(&of_kernel.local_addr()?)?;
+    let connection = Rc::new(Connection { socket, is_parted: Cell::new(false), peer, local });
     Ok((TcpReader { connection: connection.clone() }, TcpWriter { connection }))
 }
 
-/// What both halves share. The stream is borrowed within one poll only, never across a wait.
+/// What both halves share.
 #[derive(Debug)]
 struct Connection {
-    stream: RefCell<runtime::TcpStream>,
+    socket: sockets::Socket,
     /// Another core has a descriptor of the same socket: what ends here must not end it there.
     is_parted: Cell<bool>,
     peer: SocketAddr,
@@ -256,25 +276,12 @@ struct Connection {
 }
 
 impl Connection {
-    fn with_socket<R>(&self, call: impl FnOnce(SockRef<'_>) -> R) -> R {
-        let stream = self.stream.borrow();
-        // SAFETY: `stream` owns the descriptor and is borrowed for as long as the call runs.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
-        call(SockRef::from(&descriptor))
-    }
-
-    fn try_send(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
-        let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
-        self.with_socket(|socket| socket.send_vectored_with_flags(pieces, flags))
-    }
-
-    /// Ends both directions. A poll in the ring keeps the socket alive after it is closed: without this the other end
-    /// would learn of the close only when the ring runs again. Fails only where the connection has ended already.
+    /// Ends both directions. Fails only where the connection has ended already.
     fn shutdown(&self) {
         if self.is_parted.get() {
             return;
         }
-        drop(self.with_socket(|socket| socket.shutdown(Shutdown::Both)));
+        drop(SockRef::from(&self.socket).shutdown(Shutdown::Both));
     }
 }
 
@@ -296,14 +303,14 @@ impl ConnectionReader for TcpReader {
         context: &mut Context<'_>,
         buffer: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        let mut stream = self.connection.stream.borrow_mut();
-        Pin::new(&mut *stream).poll_read(context, buffer)
+        let bytes_max = buffer.len();
+        self.connection.socket.poll_receive(context, bytes_max, |socket| {
+            Ok(recv(socket.as_raw_fd(), buffer, MsgFlags::MSG_DONTWAIT)?)
+        })
     }
 
     fn has_ended(&self) -> bool {
-        let stream = self.connection.stream.borrow();
-        // SAFETY: `stream` owns the descriptor and is borrowed for as long as the call runs.
-        let descriptor = unsafe { BorrowedFd::borrow_raw(stream.as_raw_fd()) };
+        let descriptor = self.connection.socket.as_fd();
         let mut asked = [PollFd::new(descriptor, PollFlags::from_bits_retain(POLLRDHUP))];
         // Cannot wait with a timeout of zero, and fails only for lack of memory: then the next look tells.
         // Errors and the end of both directions are reported unasked; nix has no name for POLLRDHUP and answers `None`.
@@ -319,8 +326,8 @@ impl ConnectionReader for TcpReader {
     }
 
     fn part(&self) -> io::Result<Parted> {
-        // A second descriptor, since the runtime keeps its own; a poll that it still has in the ring consumes nothing.
-        let copy: OwnedFd = self.connection.with_socket(|socket| socket.try_clone())?.into();
+        let copy = self.connection.socket.as_fd().try_clone_to_owned()?;
+        self.connection.socket.leave();
         self.connection.is_parted.set(true);
         Ok(Parted::new(copy))
     }
@@ -337,19 +344,16 @@ impl ConnectionWriter for TcpWriter {
         let mut sent = Sent::default();
         loop {
             let pieces = sent.rest(parts);
-            let Some(first) = pieces.first() else { return Ok(()) };
-            let bytes = match self.connection.try_send(&pieces) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // The socket is full: this sends the first piece as soon as there is room, and takes up from there.
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    poll_fn(|context| {
-                        let mut stream = self.connection.stream.borrow_mut();
-                        Pin::new(&mut *stream).poll_write(context, first)
-                    })
-                    .await?
-                }
-                result => result?,
+            if pieces.is_empty() {
+                return Ok(());
+            }
+            let send = |context: &mut Context<'_>| {
+                self.connection.socket.poll_send(context, |socket| {
+                    let flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+                    SockRef::from(&socket).send_vectored_with_flags(&pieces, flags)
+                })
             };
+            let bytes = poll_fn(send).await?;
             if bytes == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }

@@ -36,6 +36,7 @@ use crate::preflight::{self, DirectoryKind, StartError};
 use crate::pulse::{Watch, counted};
 use crate::queue::{FIRST_SLICE, task_queue};
 use crate::signals::{Blocked, Signals};
+use crate::sockets;
 use crate::stop::StopSignal;
 use crate::topology::{self, ShardCount};
 
@@ -220,7 +221,9 @@ fn run_watched<F: Future>(executor: &LocalExecutor, main: F) -> F::Output {
         let main =
             unsafe { glommio::spawn_scoped_local_into(main, task_queue("main", MAIN_SHARES)) };
         let main = main.expect("the queue lives as long as its executor");
-        counted(watch.pulse(), main).await
+        let ended = counted(watch.pulse(), main).await;
+        sockets::end().await;
+        ended
     })
 }
 

@@ -187,7 +187,7 @@ fn sending_to_a_peer_that_went_away_is_an_error() {
 fn addresses_and_options_are_what_the_broker_relies_on() {
     let (client_local, client_peer) = serve(
         |reader, writer| async move {
-            assert!(writer.connection.with_socket(|socket| socket.tcp_nodelay()).unwrap());
+            assert!(SockRef::from(&writer.connection.socket).tcp_nodelay().unwrap());
             assert_eq!(reader.local_address().ip(), LOOPBACK.ip());
             let text = format!("{} {}", reader.peer_address(), reader.local_address());
             let mut writer = writer;
