@@ -96,7 +96,12 @@ pub struct JournalConfig {
     pub group_bytes_max: u64,
     /// `journal.groups.min`.
     pub groups_min: usize,
+    /// Sets that go by before a core makes its journal.
+    pub sets_before: u64,
 }
+
+/// Sets that go by before a core makes its journal: a node that takes a record now and then does not fill a file for it.
+const JOURNAL_SETS_BEFORE: u64 = 64;
 
 /// Everything that was configured, checked.
 #[derive(Debug, Clone, PartialEq)]
@@ -418,6 +423,7 @@ impl SettingReader<'_> {
                 bytes: self.sure("journal.bytes"),
                 group_bytes_max: self.sure("journal.group.bytes"),
                 groups_min: self.sure("journal.groups.min"),
+                sets_before: JOURNAL_SETS_BEFORE,
             }),
             scrub_bytes_per_second: self.sure("scrub.bytes.per.second"),
             scrub_interval: self.millis("scrub.interval.ms"),

@@ -6,7 +6,7 @@
 //! replace, set_size) makes one trip to that pool. Must never use the page cache for what is appended or fetched where the
 //! file system offers direct I/O, never retry, and never follow a path out of its root.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Write as _};
 use std::ops::Range;
@@ -194,7 +194,7 @@ impl Disk for GlommioDisk {
     async fn open(&self, path: &str, mode: OpenMode) -> DiskResult<GlommioFile> {
         let path = self.resolve(path)?;
         self.prime().await?;
-        Ok(GlommioFile { file: open_direct(&path, mode).await? })
+        Ok(GlommioFile { file: open_direct(&path, mode).await?, lasting: OnceCell::new() })
     }
 
     async fn create_dir(&self, path: &str) -> DiskResult<()> {
@@ -405,6 +405,8 @@ fn list(path: &Path) -> std::io::Result<Vec<PathEntry>> {
 #[derive(Debug)]
 pub struct GlommioFile {
     file: DmaFile,
+    /// The same file once more, for writes that last on return: opened by the first of them. `None` where it cannot be.
+    lasting: OnceCell<Option<DmaFile>>,
 }
 
 impl GlommioFile {
@@ -416,6 +418,34 @@ impl GlommioFile {
     fn duplicate(&self) -> DiskResult<OwnedFd> {
         self.descriptor().try_clone_to_owned().map_err(|error| disk_error(&error))
     }
+
+    /// This very file, whatever its name is now, with `O_DSYNC`; `None` where `/proc` does not show it.
+    async fn lasting(&self) -> Option<&DmaFile> {
+        if self.lasting.get().is_none() {
+            let shown = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
+            let mut options = options_of(OpenMode::ReadWrite);
+            options.custom_flags(OFlag::O_DSYNC.bits());
+            let opened = open_with(&options, &shown).await;
+            let opened = opened.inspect_err(|error| {
+                tracing::info!(%error, "writes that last take a sync each: /proc does not show open files");
+            });
+            // Where another came first, its descriptor is used and this one closes.
+            let _ = self.lasting.set(opened.ok());
+        }
+        self.lasting.get().and_then(Option::as_ref)
+    }
+}
+
+/// Writes all of it.
+async fn write_whole(file: &DmaFile, buffer: &Buffer, position: u64) -> DiskResult<()> {
+    let memory = buffer.memory();
+    let asked = memory.len();
+    assert!(position.is_multiple_of(BLOCK_BYTES as u64), "a write starts at a block");
+    assert!(asked.is_multiple_of(BLOCK_BYTES), "a write covers whole blocks");
+    assert!(asked <= IO_BYTES_MAX, "a write is split above the bound");
+    let done =
+        gated(file.write_rc_at(memory, position)).await.map_err(|error| runtime_error(&error))?;
+    if done == asked { Ok(()) } else { Err(DiskError::Short { done, asked }) }
 }
 
 impl DiskFile for GlommioFile {
@@ -423,15 +453,17 @@ impl DiskFile for GlommioFile {
     type ReadBuffer = ReadBuffer;
 
     async fn write_rc_at(&self, buffer: Rc<Buffer>, position: u64) -> DiskResult<()> {
-        let memory = buffer.memory();
-        let asked = memory.len();
-        assert!(position.is_multiple_of(BLOCK_BYTES as u64), "a write starts at a block");
-        assert!(asked.is_multiple_of(BLOCK_BYTES), "a write covers whole blocks");
-        assert!(asked <= IO_BYTES_MAX, "a write is split above the bound");
-        let done = gated(self.file.write_rc_at(memory, position))
-            .await
-            .map_err(|error| runtime_error(&error))?;
-        if done == asked { Ok(()) } else { Err(DiskError::Short { done, asked }) }
+        write_whole(&self.file, &buffer, position).await
+    }
+
+    async fn write_lasting(&self, buffer: Rc<Buffer>, position: u64) -> DiskResult<()> {
+        match self.lasting().await {
+            Some(file) => write_whole(file, &buffer, position).await,
+            None => {
+                self.write_rc_at(buffer, position).await?;
+                self.data_sync().await
+            }
+        }
     }
 
     async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<ReadBuffer> {

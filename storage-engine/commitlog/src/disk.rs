@@ -5,6 +5,7 @@
 //!
 //! ```text
 //! write_rc_at   whole blocks of 4 KiB; the bytes are somewhere, a crash may lose or tear them (512-byte sectors)
+//! write_lasting the same, and these bytes survive a crash; nothing is said of any other write
 //! data_sync     every completed write of this file, and its length as far as reading them back needs it, survives a crash
 //! full_sync     the same and all of the file's metadata
 //! sync_dir      names created, renamed or removed in that directory survive a crash
@@ -201,6 +202,25 @@ pub trait DiskFile: fmt::Debug + 'static {
         buffer: Rc<Self::Buffer>,
         position: u64,
     ) -> impl Future<Output = DiskResult<()>>;
+
+    /// [`DiskFile::write_rc_at`], and the bytes are on stable storage on return.
+    ///
+    /// In one transfer where the disk can, for files that do not grow by it: a sync would be another trip. Other writes of the
+    /// file are not covered, whatever came before.
+    ///
+    /// Shape, order   as for a write.
+    /// Errors  as after a write, or a sync, that failed: the range holds old bytes, new bytes or both, and trying again proves
+    ///         nothing.
+    fn write_lasting(
+        &self,
+        buffer: Rc<Self::Buffer>,
+        position: u64,
+    ) -> impl Future<Output = DiskResult<()>> {
+        async move {
+            self.write_rc_at(buffer, position).await?;
+            self.data_sync().await
+        }
+    }
 
     /// Reads up to `bytes` from `position`; fewer only at the end of the file.
     ///

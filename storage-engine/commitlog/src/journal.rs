@@ -51,9 +51,13 @@ pub struct JournalOptions {
     pub ring: u64,
     /// A group up to so many bytes goes to the journal; a larger one to its segment, since what costs then is the bytes.
     pub group_bytes_max: u64,
-    /// A group that would be in a set with fewer than this, and whose log is not behind, goes to its segment directly: a sync of
-    /// that costs as much as one of the journal, and nothing is written twice.
+    /// A group that would be in a set with fewer than this, and whose log is not behind, goes to its segment directly. One that
+    /// waits for the disk gains by being alone in a set: it lasts after one transfer, and its file does not grow by it.
     pub company_min: usize,
+    /// The same where no group of the set waits for the disk: alone, it would only be written twice.
+    pub cached_company_min: usize,
+    /// Sets that are not written before the ring is made: a core with little to write goes without.
+    pub sets_before: u64,
     /// A log's segment is written once so much of it is behind.
     pub settle_bytes: u64,
     /// Memory of the core for what is behind.

@@ -41,6 +41,7 @@ pub async fn run<D: Disk>(disk: &D) -> Vec<&'static str> {
         directories_go_only_when_empty,
         missing_parents_are_not_found,
         syncs_succeed,
+        a_lasting_write_is_a_write,
         many_large_transfers_in_flight,
         two_handles_see_one_file,
         rewrite_of_a_block_replaces_it,
@@ -285,6 +286,24 @@ async fn syncs_succeed<D: Disk>(disk: &D, directory: &str) {
     assert_eq!(disk.sync_dir(directory).await, Ok(()));
     assert_eq!(disk.sync_dir("").await, Ok(()), "the root");
     assert!(has_pattern(&read::<D>(&file, 0, BLOCK_BYTES).await[..10], 1));
+}
+
+async fn a_lasting_write_is_a_write<D: Disk>(disk: &D, directory: &str) {
+    let file = create(disk, &format!("{directory}/file")).await;
+    file.write_rc_at(pattern(disk, 4 * BLOCK_BYTES, 1), 0).await.expect("a healthy disk writes");
+    for value in [2, 3] {
+        let written = file.write_lasting(pattern(disk, 2 * BLOCK_BYTES, value), BLOCK).await;
+        assert_eq!(written, Ok(()));
+        assert!(has_pattern(&read::<D>(&file, BLOCK, 2 * BLOCK_BYTES).await, value));
+    }
+    // Beyond the end, and of a file that has another name by then.
+    let renamed = format!("{directory}/renamed");
+    disk.rename(&format!("{directory}/file"), &renamed).await.expect("rename");
+    assert_eq!(file.write_lasting(pattern(disk, BLOCK_BYTES, 4), 4 * BLOCK).await, Ok(()));
+    let again = disk.open(&renamed, OpenMode::Read).await.expect("it is there");
+    assert_eq!(again.size().await, Ok(5 * BLOCK));
+    assert!(has_pattern(&read::<D>(&again, 0, BLOCK_BYTES).await, 1), "others are as they were");
+    assert!(has_pattern(&read::<D>(&again, 4 * BLOCK, BLOCK_BYTES).await, 4));
 }
 
 async fn many_large_transfers_in_flight<D: Disk>(disk: &D, directory: &str) {

@@ -16,6 +16,6 @@ fn simulated_disk_passes_the_suite_for_any_order_of_completion() {
         let disk = SimDisk::new(&executor, prng.fork(), trace);
         let limits = RunLimits { steps_max: 1_000_000, crash_at: None };
         let end = executor.run(async move { sim::disk_suite::run(&disk).await.len() }, limits);
-        assert_eq!(end, RunEnd::Done(25), "seed {seed}");
+        assert_eq!(end, RunEnd::Done(26), "seed {seed}");
     }
 }

@@ -222,7 +222,7 @@ pub static OPTIONS: [ConfigOption; 60] = [
     ConfigOption {
         key: "journal.enable",
         default: Some("true"),
-        doc: "Whether small writes of many partitions of a core are made lasting together, by one write and one sync of the core's journal, and go to the segments later. Acknowledgements promise the same with and without.",
+        doc: "Whether small writes of the partitions of a core are made lasting together, by one write and one sync of the core's journal, and go to the segments later. Acknowledgements promise the same with and without.",
         ..FLAG
     },
     ConfigOption {
@@ -235,8 +235,8 @@ pub static OPTIONS: [ConfigOption; 60] = [
     ConfigOption {
         key: "journal.groups.min",
         allowed: Allowed::Range(1, 1_000),
-        default: Some("2"),
-        doc: "The journal is used where so many partitions of a core have something to write at the same time.",
+        default: Some("1"),
+        doc: "The journal is used where so many partitions of a core have something to write at the same time; where all of them are under write caching, two at least.",
         ..COUNT
     },
     ConfigOption {

@@ -56,6 +56,8 @@ const ANSWER_BYTES_MAX: usize = 16 << 20;
 const JOURNAL_FILES: u32 = 4;
 /// A log's segment takes what the journal has of it in pieces of this size: sixteen blocks are one transfer like any.
 const JOURNAL_SETTLE_BYTES: u64 = 64 << 10;
+/// Groups under write caching alone that make a set: one would be written twice, and has no sync to share.
+const JOURNAL_CACHED_COMPANY_MIN: usize = 2;
 
 /// Logs that are opened side by side.
 const OPENS_MAX: usize = 16;
@@ -115,6 +117,8 @@ fn journal_options<P: Platform>(platform: &P, config: JournalConfig) -> JournalO
         ring: u64::from_be_bytes(ring),
         group_bytes_max: config.group_bytes_max,
         company_min: config.groups_min,
+        cached_company_min: JOURNAL_CACHED_COMPANY_MIN,
+        sets_before: config.sets_before,
         settle_bytes: JOURNAL_SETTLE_BYTES,
         // Memory of small groups is several times their bytes, and no more than the journal's size in any case.
         behind_bytes_max: config.bytes,

@@ -42,6 +42,25 @@ fn bytes_written_are_read_back_and_reads_stop_at_the_end_of_the_file() {
 }
 
 #[test]
+fn writes_that_last_need_no_sync_of_their_own() {
+    with_disk(|disk| async move {
+        let file = disk.open("a", OpenMode::CreateNew).await.unwrap();
+        assert!(file.lasting.get().is_none(), "nobody has asked");
+        for value in [1, 2] {
+            file.write_lasting(filled(&disk, 8192, value), 4096).await.unwrap();
+            assert_eq!(&*file.read_at_aligned(4096, 8192).await.unwrap(), [value; 8192]);
+        }
+        let lasting = file.lasting.get().unwrap().as_ref().unwrap();
+        // SAFETY: `file` keeps the descriptor open for as long as the borrow lives.
+        let descriptor = unsafe { BorrowedFd::borrow_raw(lasting.as_raw_fd()) };
+        let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL).unwrap());
+        assert!(flags.contains(OFlag::O_DSYNC | OFlag::O_DIRECT));
+        let inode = |descriptor| nix::sys::stat::fstat(descriptor).unwrap().st_ino;
+        assert_eq!(inode(descriptor), inode(file.descriptor()));
+    });
+}
+
+#[test]
 fn the_first_open_of_an_empty_file_does_not_spoil_later_reads() {
     with_disk(|disk| async move {
         let empty = disk.open("empty", OpenMode::CreateNew).await.unwrap();

@@ -5,9 +5,9 @@
 //!
 //! ```text
 //! request ─► ready ─► route: large, alone ─────────────────► settle what is behind ─► its segment (PerFile)
-//!                     small, with others ─► room? ─► set ─► write ─► sync ─► journaled ─► behind ─► settle
+//!                     small, with others ─► room? ─► set ─► write that lasts ─► journaled ─► behind ─► settle
 //! ```
-//! - A set that holds a group of a log whose acknowledgements wait for the disk is synced before it is told. One of logs under write
+//! - A set that holds a group of a log whose acknowledgements wait for the disk is on stable storage before it is told. One of logs under write
 //!   caching only is told to be written at once, and synced when somebody asks for one of them, before a set that is synced follows
 //!   it, and before the next file is used: all that is not durable lies in one file, and at the end of the ring.
 //! - A disk that has no room for the ring and much more, or a ring whose next file is kept by a log that cannot be settled: groups go to their
@@ -24,12 +24,13 @@ use std::rc::{Rc, Weak};
 use record::Timestamp;
 
 use crate::directory::TOPICS_DIRECTORY;
-use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile};
+use crate::disk::{AlignedBuffer, BLOCK_BYTES, Disk, DiskFile, DiskResult};
 use crate::durability::{Durability, GroupSource, LocalFuture, PerFile, SyncPerFile, count};
 use crate::ends::SafeEnd;
 use crate::error::{IoStage, LogFailure, StoreError};
 use crate::executor::{Executor, TaskClass};
 use crate::group::Group;
+use crate::journal::JournalOptions;
 use crate::journal::behind::Behind;
 use crate::journal::entry::{JournalGroup, SET_HEADER_BYTES, SetWriter, group_bytes};
 use crate::journal::ring::{JournalPlace, MARK_BYTES, Ring, Slot, drop_ring};
@@ -37,7 +38,7 @@ use crate::local::Event;
 use crate::log_pace::LogPace;
 use crate::mutant::Rule;
 
-/// After the ring could not be made, so many groups go by before it is tried again: nobody tells this core the time.
+/// After the ring could not be made, so many sets go by before it is tried again: nobody tells this core the time.
 const MAKE_AGAIN_AFTER: u64 = 4096;
 /// A ring is made only where the disk has so many times its bytes free. With the default sizes a gigabyte is left for records then,
 /// which is above what `disk.floor.bytes` keeps of a small disk: making it must not be what refuses them.
@@ -48,7 +49,7 @@ const SETTLES_MAX: u64 = 16;
 /// How far the ring is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RingState {
-    /// Not made yet; again after so many groups.
+    /// Not made; it is after so many sets that were not written.
     Absent {
         skips_left: u64,
     },
@@ -124,9 +125,9 @@ impl<D: Disk, E: Executor> CoreJournal<D, E> {
         Self(Rc::new(Core {
             disk,
             per_file: per_file.into_shared(),
+            state: Cell::new(RingState::Absent { skips_left: place.options.sets_before }),
             place,
             sequence_base,
-            state: Cell::new(RingState::Absent { skips_left: 0 }),
             made_count: Cell::new(0),
             is_small_told: Cell::new(false),
             ring: RefCell::new(None),
@@ -415,7 +416,7 @@ impl<D: Disk, E: Executor> Core<D, E> {
             }
             if self.is_small(source.as_ref()) { small.push(source) } else { self.go_direct(source) }
         }
-        let is_company = small.len() >= self.place.options.company_min;
+        let is_company = small.len() >= self.company_min(&small);
         if is_company && room == Room::No {
             self.make_if_absent();
         }
@@ -443,6 +444,13 @@ impl<D: Disk, E: Executor> Core<D, E> {
         members
     }
 
+    /// How many groups make a set.
+    fn company_min(&self, groups: &[Rc<dyn GroupSource<D>>]) -> usize {
+        let JournalOptions { company_min, cached_company_min, .. } = self.place.options;
+        let is_lasting = groups.iter().any(|source| source.safe_end() == SafeEnd::Durable);
+        if is_lasting { company_min } else { company_min.max(cached_company_min) }
+    }
+
     /// A group goes straight to its segment, after what is behind of its log.
     fn go_direct(self: &Rc<Self>, source: Rc<dyn GroupSource<D>>) {
         if source.lane().journal.is_behind() {
@@ -462,10 +470,10 @@ impl<D: Disk, E: Executor> Core<D, E> {
         if is_early {
             members.drain(..).for_each(|member| self.tell(self.note(member, slot.index)));
         }
-        let mut done = self.write(&slot, buffer).await;
-        if done.is_ok() && is_lasting {
-            done = self.sync_file(&slot.file).await;
-        }
+        let done = match is_lasting {
+            true => self.write_lasting(&slot, buffer).await,
+            false => self.write(&slot, buffer).await,
+        };
         match done {
             Ok(()) => {
                 for member in members {
@@ -522,19 +530,41 @@ impl<D: Disk, E: Executor> Core<D, E> {
             assert!(filled == MARK_BYTES);
             slot
         };
-        self.write(&slot, buffer).await?;
-        self.sync_file(&slot.file).await
+        self.write_lasting(&slot, buffer).await
     }
 
     async fn write(&self, slot: &Slot<D>, buffer: D::Buffer) -> Result<(), LogFailure> {
-        let bytes = buffer.as_bytes().len() as u64;
+        let bytes = buffer.as_bytes().len();
         let written = slot.file.write_rc_at(Rc::new(buffer), slot.position).await;
+        self.note_written(written, bytes)
+    }
+
+    /// The set is on stable storage on return, and so are all before it: they were when it was begun.
+    async fn write_lasting(&self, slot: &Slot<D>, buffer: D::Buffer) -> Result<(), LogFailure> {
+        if self.per_file.mutant.lacks(Rule::AckBeforeSync) {
+            return self.write(slot, buffer).await;
+        }
+        let bytes = buffer.as_bytes().len();
+        count(&self.per_file.counters.syncs, 1);
+        let written = slot.file.write_lasting(Rc::new(buffer), slot.position).await;
+        self.note_written(written, bytes)?;
+        self.note_lasting();
+        Ok(())
+    }
+
+    fn note_written(&self, written: DiskResult<()>, bytes: usize) -> Result<(), LogFailure> {
         // Its blocks were allocated when the ring was made: a disk that is full now is no other than one that fails.
         written.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
         let counters = &self.per_file.counters;
         count(&counters.journal.sets, 1);
-        count(&counters.journal.written_bytes, bytes);
+        count(&counters.journal.written_bytes, bytes as u64);
         Ok(())
+    }
+
+    fn note_lasting(&self) {
+        if let Some(ring) = self.ring.borrow_mut().as_mut() {
+            ring.note_lasting();
+        }
     }
 
     /// All that was written is on stable storage on return: it lies in this file, or was before.
@@ -546,9 +576,7 @@ impl<D: Disk, E: Executor> Core<D, E> {
         count(&counters.syncs, 1);
         let synced = file.data_sync().await;
         synced.map_err(|error| LogFailure::from_disk(IoStage::Sync, &error))?;
-        if let Some(ring) = self.ring.borrow_mut().as_mut() {
-            ring.note_lasting();
-        }
+        self.note_lasting();
         Ok(())
     }
 

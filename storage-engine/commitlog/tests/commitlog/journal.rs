@@ -21,6 +21,8 @@ const OPTIONS: JournalOptions = JournalOptions {
     ring: 0x0123_4567_89ab_cdef,
     group_bytes_max: 8_000,
     company_min: 1,
+    cached_company_min: 1,
+    sets_before: 0,
     settle_bytes: 1 << 20,
     behind_bytes_max: 1 << 20,
 };
@@ -431,6 +433,34 @@ fn one_log_alone_goes_to_its_segment() {
     world.fill(20, 1, 300);
     assert_eq!(world.store.counters().journal_sets, 0);
     assert!(world.disk.names("").iter().all(|name| name != "journal"));
+}
+
+#[test]
+fn one_log_alone_under_write_caching_goes_to_its_segment_and_one_that_waits_does_not() {
+    let journal = JournalOptions { cached_company_min: 2, ..OPTIONS };
+    for (options, is_used) in [(cached(), false), (settings(OPTIONS).options, true)] {
+        let mut world = World::new(Settings { options, ..settings(journal) });
+        world.fill(20, 1, 300);
+        world.store.sync_written();
+        world.settle();
+        assert_eq!(world.store.counters().journal_sets > 0, is_used);
+        world.verify(1 << 20);
+    }
+}
+
+#[test]
+fn a_core_with_little_to_write_makes_no_ring() {
+    let journal = JournalOptions { sets_before: 3, ..OPTIONS };
+    let mut world = World::new(settings(journal));
+    for sets in 1..=4 {
+        world.fill(1, 1, 300);
+        world.settle();
+        let is_made = world.disk.names("").contains(&"journal".to_owned());
+        assert_eq!(is_made, sets > 3, "after {sets} sets");
+    }
+    world.fill(1, 1, 300);
+    assert_eq!(world.store.counters().journal_sets, 1);
+    world.verify(1 << 20);
 }
 
 #[test]

@@ -250,6 +250,7 @@ fn draw_journal(prng: &mut Prng) -> Option<JournalConfig> {
         bytes: 4 * file_bytes,
         group_bytes_max: *prng.pick(&[1_000, 8_000, 65_536]),
         groups_min: *prng.pick(&[1, 1, 1, 2]),
+        sets_before: 0,
     })
 }
 

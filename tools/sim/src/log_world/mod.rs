@@ -254,6 +254,8 @@ fn draw_journal(prng: &mut Prng) -> Option<JournalOptions> {
         ring: prng.next_u64(),
         group_bytes_max: *prng.pick(&[1_000, 8_000, 65_536]),
         company_min: *prng.pick(&[1, 1, 1, 2]),
+        cached_company_min: 1,
+        sets_before: 0,
         settle_bytes: *prng.pick(&[0, 3_000, 65_536]),
         behind_bytes_max: *prng.pick(&[10_000, 100_000, 4 << 20]),
     })

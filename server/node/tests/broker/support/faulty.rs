@@ -127,6 +127,13 @@ impl DiskFile for FaultyFile {
         self.rules.after_write(&self.path)
     }
 
+    async fn write_lasting(&self, buffer: Rc<Buffer>, position: u64) -> DiskResult<()> {
+        self.rules.pass("write", &self.path).await?;
+        self.rules.pass("sync", &self.path).await?;
+        self.real.write_lasting(buffer, position).await?;
+        self.rules.after_write(&self.path)
+    }
+
     async fn read_at_aligned(&self, position: u64, bytes: usize) -> DiskResult<ReadBuffer> {
         self.rules.pass("read", &self.path).await?;
         self.real.read_at_aligned(position, bytes).await

@@ -67,6 +67,8 @@ const JOURNAL: JournalOptions = JournalOptions {
     ring: 7,
     group_bytes_max: 8_000,
     company_min: 1,
+    cached_company_min: 1,
+    sets_before: 0,
     settle_bytes: 1 << 20,
     behind_bytes_max: 1 << 20,
 };
