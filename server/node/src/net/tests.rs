@@ -188,6 +188,12 @@ fn addresses_and_options_are_what_the_broker_relies_on() {
     let (client_local, client_peer) = serve(
         |reader, writer| async move {
             assert!(SockRef::from(&writer.connection.socket).tcp_nodelay().unwrap());
+            let avoidance = nix::sys::socket::getsockopt(&writer.connection.socket, TcpCongestion);
+            assert_eq!(
+                avoidance.unwrap(),
+                ON_ONE_MACHINE,
+                "nothing paces what stays on this machine"
+            );
             assert_eq!(reader.local_address().ip(), LOOPBACK.ip());
             let text = format!("{} {}", reader.peer_address(), reader.local_address());
             let mut writer = writer;
