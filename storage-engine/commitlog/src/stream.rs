@@ -546,8 +546,11 @@ impl<D: Disk> SegmentStream<D> {
         }
         if let Some(next) = self.peek_header(next_position).await? {
             // Its own bytes need not all be there: where a file lost its end, the header of what was torn is the last witness.
-            return Ok(next.base_offset == expected
-                || self.has_wrong_base(next_position, &next, expected, end).await?);
+            return if next.base_offset == expected {
+                Ok(!self.is_outvoted(next_position, &next, end).await?)
+            } else {
+                self.has_wrong_base(next_position, &next, expected, end).await
+            };
         }
         if work.nonzero_at.is_some_and(|nonzero_at| nonzero_at >= next_position) {
             return Ok(false);
@@ -556,7 +559,9 @@ impl<D: Disk> SegmentStream<D> {
         Ok(work.nonzero_at.is_none())
     }
 
-    /// Whether only the base offset of a header is wrong: what lies behind its batch goes on as if it were `expected`.
+    /// Whether only the base offset of a header is wrong: what lies behind its batch goes on as if it were `expected`, and is not
+    /// gainsaid itself. Where the same bit of two base offsets rotted, the second bears out the first, and everybody who is right
+    /// looks like the one who is wrong.
     async fn has_wrong_base(
         &mut self,
         position: u64,
@@ -570,8 +575,50 @@ impl<D: Disk> SegmentStream<D> {
         if behind >= self.limit {
             return Ok(behind == self.limit && end != END_UNKNOWN && goes_on == end);
         }
-        let follower = self.peek_header(behind).await?;
-        Ok(follower.is_some_and(|follower| follower.base_offset == goes_on))
+        let Some(follower) = self.peek_header(behind).await? else { return Ok(false) };
+        if follower.base_offset != goes_on {
+            return Ok(false);
+        }
+        let said = self.said_behind(behind, &follower, end).await?;
+        Ok(contradicts_itself(&follower) || said.is_none_or(|said| said == follower.next_offset()))
+    }
+
+    /// Whether a base offset that is next in order was made to look so: what lies behind its batch says another one, and is borne
+    /// out itself, by what lies behind it or by the end. A batch that contradicts itself is not held against its base offset: it
+    /// is its end that is not known.
+    pub(crate) async fn is_outvoted(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        end: Offset,
+    ) -> DiskResult<bool> {
+        if contradicts_itself(header) {
+            return Ok(false);
+        }
+        let behind = position + header.total_bytes() as u64;
+        if behind >= self.limit {
+            return Ok(behind == self.limit && end != END_UNKNOWN && end != header.next_offset());
+        }
+        let Some(follower) = self.peek_header(behind).await? else { return Ok(false) };
+        if follower.base_offset == header.next_offset() {
+            return Ok(false);
+        }
+        let said = self.said_behind(behind, &follower, end).await?;
+        Ok(said == Some(follower.next_offset()))
+    }
+
+    /// The offset that goes on behind a batch, as what lies there says it; `None` if nothing there does.
+    async fn said_behind(
+        &mut self,
+        position: u64,
+        header: &BatchHeader,
+        end: Offset,
+    ) -> DiskResult<Option<Offset>> {
+        let behind = position + header.total_bytes() as u64;
+        if behind >= self.limit {
+            return Ok((behind == self.limit && end != END_UNKNOWN).then_some(end));
+        }
+        Ok(self.peek_header(behind).await?.map(|next| next.base_offset))
     }
 
     /// The header at `position`, whether or not the file holds all of its batch.
@@ -609,6 +656,13 @@ impl<D: Disk> SegmentStream<D> {
         let head = blocks.get(from..from + HEADER_BYTES).unwrap_or_default();
         Ok(BatchHeader::parse(head).ok())
     }
+}
+
+/// Whether the last offset of a damaged batch is not borne out by how many records it says to hold: then it is that field which
+/// rotted, and the batch behind it may be right about where it begins. Where the two agree, and the next batch says something
+/// else, it is the next one that is wrong.
+pub(crate) fn contradicts_itself(header: &BatchHeader) -> bool {
+    i64::from(header.records_count) != i64::from(header.last_offset_delta) + 1
 }
 
 /// The bytes of a file from `start` on, as many as one read brings; `None` where the disk does not give the first block, and

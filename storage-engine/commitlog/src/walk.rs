@@ -16,7 +16,7 @@ use record::{BatchHeader, Offset};
 
 use crate::disk::{Disk, DiskResult};
 use crate::executor::Executor;
-use crate::stream::{BadBatch, END_UNKNOWN, FoundBatch, SegmentStream};
+use crate::stream::{BadBatch, END_UNKNOWN, FoundBatch, SegmentStream, contradicts_itself};
 
 /// One stretch of a segment.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -138,7 +138,11 @@ impl<D: Disk> SegmentWalk<D> {
         }
         let next = self.position + header.total_bytes() as u64;
         let agrees = match self.stream.find(executor, next).await? {
-            FoundBatch::Batch(follower) => follower.base_offset == header.next_offset(),
+            FoundBatch::Batch(follower) => {
+                let end = self.end.unwrap_or(END_UNKNOWN);
+                follower.base_offset == header.next_offset()
+                    && !self.stream.is_outvoted(next, &follower, end).await?
+            }
             FoundBatch::End | FoundBatch::ZeroTail => {
                 self.end.is_none_or(|end| end == header.next_offset())
             }
@@ -161,8 +165,12 @@ impl<D: Disk> SegmentWalk<D> {
             let believed =
                 if header.base_offset == self.expected { claimed } else { self.expected };
             match self.stream.find(executor, next).await? {
+                // Where this batch contradicts itself the next one may have rotted to say the same.
                 FoundBatch::Batch(follower)
-                    if follower.base_offset == claimed && follower.next_offset() <= end =>
+                    if follower.base_offset == claimed
+                        && follower.next_offset() <= end
+                        && (!contradicts_itself(&header)
+                            || !self.is_contradicted(next, &follower).await?) =>
                 {
                     return Ok((next, claimed));
                 }
@@ -196,14 +204,9 @@ impl<D: Disk> SegmentWalk<D> {
         if behind >= self.limit() {
             return Ok(self.end.is_some_and(|end| end != found.next_offset()));
         }
-        let header = self.stream.header_at(behind).await?;
-        Ok(header.is_ok_and(|next| next.base_offset != found.next_offset()))
+        let Ok(next) = self.stream.header_at(behind).await? else { return Ok(false) };
+        let end = self.end.unwrap_or(END_UNKNOWN);
+        Ok(next.base_offset != found.next_offset()
+            || self.stream.is_outvoted(behind, &next, end).await?)
     }
-}
-
-/// Whether the last offset of a damaged batch is not borne out by how many records it says to hold: then it is that field which
-/// rotted, and the batch behind it may be right about where it begins. Where the two agree, and the next batch says something
-/// else, it is the next one that is wrong.
-fn contradicts_itself(header: &BatchHeader) -> bool {
-    i64::from(header.records_count) != i64::from(header.last_offset_delta) + 1
 }

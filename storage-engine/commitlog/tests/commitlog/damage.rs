@@ -237,7 +237,7 @@ const PAYLOAD: usize = 80;
 type Row = (&'static str, &'static [(usize, usize, u8)], &'static [(i64, i64)]);
 
 /// Batches of ten records, 0 to 60.
-const ROWS: [Row; 21] = [
+const ROWS: [Row; 31] = [
     ("payload, then base up", &[(0, PAYLOAD, 1), (1, BASE, 16)], &[(0, 20)]),
     ("payload, then base down", &[(0, PAYLOAD, 1), (1, BASE, 8)], &[(0, 20)]),
     ("header, then base up", &[(0, MAGIC, 1), (1, BASE, 16)], &[(0, 20)]),
@@ -272,6 +272,33 @@ const ROWS: [Row; 21] = [
     ("base of the last up, behind a header", &[(4, MAGIC, 1), (5, BASE, 8)], &[(40, 60)]),
     ("base of the last down, behind a header", &[(4, MAGIC, 1), (5, BASE, 2)], &[(40, 60)]),
     ("base of the last, behind a payload", &[(4, PAYLOAD, 1), (5, BASE, 2)], &[(40, 60)]),
+    // The same bit of two base offsets: the second bears out the first, and both are wrong.
+    ("payload, then two bases", &[(0, PAYLOAD, 1), (1, BASE, 1), (2, BASE, 1)], &[(0, 30)]),
+    ("header, then two bases", &[(0, MAGIC, 1), (1, BASE, 1), (2, BASE, 1)], &[(0, 30)]),
+    ("last offset, then two bases", &[(0, DELTA, 16), (1, BASE, 1), (2, BASE, 1)], &[(0, 30)]),
+    ("two bases", &[(1, BASE, 1), (2, BASE, 1)], &[(10, 30)]),
+    ("two bases at the end", &[(4, BASE, 1), (5, BASE, 1)], &[(40, 60)]),
+    (
+        "payload, then two bases at the end",
+        &[(3, PAYLOAD, 1), (4, BASE, 1), (5, BASE, 1)],
+        &[(30, 60)],
+    ),
+    (
+        "payload and base, twice",
+        &[(0, PAYLOAD, 1), (1, BASE, 1), (2, PAYLOAD, 1), (3, BASE, 1)],
+        &[(0, 40)],
+    ),
+    (
+        "header and base, twice",
+        &[(0, MAGIC, 1), (1, BASE, 1), (2, MAGIC, 1), (3, BASE, 1)],
+        &[(0, 40)],
+    ),
+    (
+        "payload and base, twice, up to the end",
+        &[(2, PAYLOAD, 1), (3, BASE, 1), (4, PAYLOAD, 1), (5, BASE, 1)],
+        &[(20, 60)],
+    ),
+    ("last offset, and the base that it leads to", &[(0, DELTA, 8), (1, BASE, 8)], &[(0, 20)]),
 ];
 
 #[test]
