@@ -417,7 +417,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         };
         let executor = &self.shared.executor;
         let mut workspace = Workspace::new();
-        let records = self.records_of(readable, batch).await?;
+        let Some(records) = self.records_of(readable, batch).await? else { return Ok(None) };
         let mut found = find(executor, header, &records, wanted, &mut workspace).await;
         if matches!(found, Err(FindError::LargeWindow)) {
             // Whoever waits holds nothing: the records are read again when it is their turn.
@@ -425,7 +425,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
             workspace.shed();
             let _turn = LargeWindow::begin(&self.shared).await;
             workspace.allow(Windows::Large);
-            let records = self.records_of(readable, batch).await?;
+            let Some(records) = self.records_of(readable, batch).await? else { return Ok(None) };
             found = find(executor, header, &records, wanted, &mut workspace).await;
         }
         let leader_epoch = header.partition_leader_epoch;
@@ -436,10 +436,19 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
         }))
     }
 
-    /// A copy of what follows a batch's header, in one piece.
-    async fn records_of(&self, readable: Readable, batch: &Batch) -> Result<Vec<u8>, ReadError> {
+    /// A copy of what follows a batch's header, in one piece; `None` where it is damaged by now: its header was seen in memory that
+    /// has let go of it since, or rot came in between. Then it is passed over like any other.
+    async fn records_of(
+        &self,
+        readable: Readable,
+        batch: &Batch,
+    ) -> Result<Option<Vec<u8>>, ReadError> {
         let (position, header) = batch;
-        let extent = self.extent_for(readable, header.base_offset, STRETCH_BYTES).await?;
+        let extent = match self.extent_for(readable, header.base_offset, STRETCH_BYTES).await {
+            Ok(extent) => extent,
+            Err(ReadError::Damaged { .. }) => return Ok(None),
+            Err(error) => return Err(error),
+        };
         if !(extent.position..extent.end_position).contains(position) {
             // An extent holds whole batches, and a batch stays where it is: one of the two is not what it was taken for.
             return Err(ReadError::Damaged { range: header.base_offset..header.next_offset() });
@@ -453,7 +462,7 @@ impl<D: Disk, E: Executor> LogInner<D, E> {
                 self.shared.executor.yield_if_needed().await;
             }
         }
-        Ok(records)
+        Ok(Some(records))
     }
 
     /// Checked batches from the one that holds `offset` on; `None` at `end` or the segment's.

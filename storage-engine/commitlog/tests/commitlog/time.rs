@@ -1,13 +1,13 @@
 //! Look-ups by time against a model that looks at every record.
 
-use commitlog::{LogOptions, TimestampedOffset};
+use commitlog::{AtLeastOneBatch, LogOptions, ReadRequest, TimestampedOffset};
 use record::batch::{Attributes, HEADER_BYTES, crc_of};
 use record::{
     BatchBuilder, BatchHeader, BatchView, Codec, NewRecord, Offset, Records, Timestamp, Workspace,
     decompress,
 };
 
-use crate::support::world::{Settings, World, batch};
+use crate::support::world::{DIRECTORY, NOW, Settings, World, batch};
 
 /// Every record of the world: offset and timestamp.
 fn records(world: &World) -> Vec<(Offset, Timestamp)> {
@@ -84,6 +84,49 @@ fn the_first_record_at_or_after_a_time_is_found_hot_cold_and_after_restarts() {
     check(&cold);
     cold.fill(3, 1, 100);
     check(&cold.crash());
+}
+
+#[test]
+fn a_batch_that_rots_between_its_header_and_its_records_is_passed_over() {
+    let options = LogOptions { segment_bytes: 16 << 10, ..LogOptions::default() };
+    let settings =
+        Settings { options, tail_cache_bytes: 0, read_cache_bytes: 0, ..Settings::default() };
+    let mut world = World::new(settings);
+    // Who looks for the time of its first record, which is below the log start, is long at it and finds nothing.
+    let mut builder = BatchBuilder::new(Codec::Zstd);
+    let zeros = vec![0; 1 << 20];
+    for after_ms in [1000, 0, 0, 0, 0, 0, 0, 0] {
+        let timestamp = Timestamp(NOW.0 + after_ms);
+        let value = Some(zeros.as_slice());
+        builder.append(&NewRecord { timestamp, value, ..NewRecord::default() });
+    }
+    world.append_synced(&builder.build());
+    for index in 0..8 {
+        world.append_synced(&batch(Codec::None, NOW.0 + 600 + index, 2, 1_900));
+    }
+    let end = world.log.ends().durable();
+    world.log.set_high_watermark(end);
+    assert_eq!(world.log.raise_log_start(Offset(1)), Ok(Offset(1)));
+    world.settle();
+    world.executor.give_way();
+    let path = format!("{DIRECTORY}/{:020}.log", 0);
+    let (position, before) = (world.model[0].len(), world.executor.yields());
+    let rot = async {
+        while world.executor.yields() - before < 200 {
+            futures_lite::future::yield_now().await;
+        }
+        // The cache keeps what it read last: headers that were seen are read again with their records.
+        let (bytes_max, minimum) = (1, AtLeastOneBatch::Yes);
+        let request = ReadRequest { from: Offset(end.0 - 4), end, bytes_max, minimum };
+        world.log.read(request).await.unwrap();
+        world.disk.edit(&path, |bytes| bytes[position + 100] ^= 1);
+    };
+    let look_up = world.log.offset_for_timestamp(Timestamp(NOW.0 + 500), end);
+    let (found, ()) = world.executor.run(futures_lite::future::zip(look_up, rot));
+    assert_eq!(found.unwrap().map(|found| found.offset), Some(Offset(10)));
+    let listed = world.store.damage();
+    let listed: Vec<_> = listed.iter().map(|one| one.offsets.clone()).collect();
+    assert_eq!(listed, [Offset(8)..Offset(10)]);
 }
 
 #[test]
