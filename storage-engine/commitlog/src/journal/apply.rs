@@ -8,6 +8,7 @@
 //! no directory, or that of another topic          the log is gone; lost where the metadata and a checkpoint know it
 //! no such segment, and one behind it              it was removed: segments are made in order, each once the last is lasting
 //! no such segment, and the group is its first     made
+//! the segment is there                            its name is made lasting, unless a checkpoint says that it is
 //! the segment ends before the group begins        refused: what lies between was acknowledged, and is missing
 //! ```
 
@@ -16,7 +17,7 @@ use std::rc::Rc;
 
 use record::{Offset, TopicPartition};
 
-use crate::checkpoint::CheckpointMap;
+use crate::checkpoint::{CheckpointEntry, CheckpointMap};
 use crate::directory::{TOPICS_DIRECTORY, read_topic_id};
 use crate::disk::{
     AlignedBuffer, BLOCK_BYTES, Disk, DiskError, DiskFile, DiskResult, EntryKind, IO_BYTES_MAX,
@@ -206,8 +207,11 @@ impl<'a, D: Disk> Replay<'a, D> {
             self.report.refuse(run.into_waiting(), Some(bytes.unwrap_or(0)));
             return Ok(());
         }
+        let is_named = names(self.known.checkpoints.get(&log), run.segment)
+            || self.written.get(&log).is_some_and(|written| written.segment == run.segment);
+        let name = if is_named && bytes.is_some() { Lasting::Yes } else { Lasting::No };
         let end = match self.effect {
-            Effect::Write => write_run(self.disk, &run, bytes, self.mutant).await?,
+            Effect::Write => write_run(self.disk, &run, bytes, name, self.mutant).await?,
             Effect::None => block_ceiling(run.end()).max(bytes.unwrap_or(0)),
         };
         segments.insert(run.segment, end);
@@ -265,16 +269,25 @@ impl<'a, D: Disk> Replay<'a, D> {
     }
 }
 
+/// Whether a checkpoint speaks of bytes in that segment: its name is lasting then.
+fn names(entry: Option<&CheckpointEntry>, segment: Offset) -> bool {
+    entry.is_some_and(|entry| entry.segment == segment && entry.position > 0)
+}
+
 /// Writes a run into its segment, which has so many bytes, or is made; on stable storage on return. Returns the segment's length.
+///
+/// A file that is there need not be there after a power cut: the process that made it may have been killed before it had the
+/// directory synced, and after this the journal goes.
 async fn write_run<D: Disk>(
     disk: &D,
     run: &Run,
     bytes: Option<u64>,
+    name: Lasting,
     mutant: Mutant,
 ) -> Result<u64, StoreError> {
     let path = small_file::join(&run.directory, &segment_name(run.segment, Suffix::Log));
     let end = write_blocks(disk, &path, run, bytes, mutant).await.at(&path)?;
-    if bytes.is_none() {
+    if name == Lasting::No {
         disk.sync_dir(&run.directory).await.at(&run.directory)?;
     }
     Ok(end)

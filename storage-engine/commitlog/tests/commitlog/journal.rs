@@ -202,6 +202,33 @@ fn a_crash_during_a_replay_leads_to_the_same_replay_again() {
 }
 
 #[test]
+fn a_segment_that_a_killed_process_made_is_made_lasting_before_the_journal_goes() {
+    let options = LogOptions { segment_bytes: 6_000, ..LogOptions::default() };
+    let mut world = World::new(Settings { options, ..settings(OPTIONS) });
+    world.fill(1, 1, 100);
+    world.settle();
+    // The first one's name is known to last.
+    world.checkpoint();
+    world.fill(8, 1, 1_500);
+    let stopped = world.drop_process();
+    // Killed between the bytes and the name.
+    stopped.disk.fail_dir_syncs_of(DIRECTORY);
+    let failed = stopped.executor.run(async {
+        let (checkpoints, _) = CheckpointMap::load(&stopped.disk).await.unwrap();
+        let (disk, executor) = (&stopped.disk, &stopped.executor);
+        recover_journals(disk, executor, &checkpoints, |_| true, Mutant::NONE).await
+    });
+    assert!(failed.is_err());
+    stopped.disk.fail_dir_syncs_of("");
+    let report = recover(&stopped);
+    assert_eq!(report.strays.len(), 0, "{report:?}");
+    stopped.disk.crash();
+    let world = stopped.start();
+    assert_eq!(world.log.ends().durable(), Offset(9));
+    world.verify(1 << 20);
+}
+
+#[test]
 fn a_set_that_is_missing_between_others_is_reported_and_the_ring_kept() {
     let mut world = world(OPTIONS);
     world.fill(12, 1, 300);
