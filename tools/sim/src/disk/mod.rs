@@ -28,7 +28,7 @@ mod image;
 mod tree;
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::ops::Range;
 use std::rc::Rc;
@@ -136,6 +136,8 @@ struct State {
     waiting: Vec<Waker>,
     generation: u64,
     open: BTreeMap<NodeId, u32>,
+    /// Files of which a sync failed.
+    failed_syncs: BTreeSet<Rc<str>>,
 }
 
 /// An open file of a [`SimDisk`].
@@ -160,6 +162,7 @@ impl SimDisk {
             waiting: Vec::new(),
             generation: 0,
             open: BTreeMap::new(),
+            failed_syncs: BTreeSet::new(),
         };
         let shared = Shared {
             state: RefCell::new(state),
@@ -168,6 +171,13 @@ impl SimDisk {
             trace,
         };
         Self { shared: Rc::new(shared), generation: 0 }
+    }
+
+    /// Files of which a sync failed since this was asked last: what was written to them and not synced before may never reach
+    /// the device.
+    #[must_use]
+    pub fn take_failed_syncs(&self) -> BTreeSet<Rc<str>> {
+        std::mem::take(&mut self.shared.state.borrow_mut().failed_syncs)
     }
 
     /// From now on these faults strike.
@@ -585,6 +595,8 @@ impl SimFile {
         self.disk.take_time(operation, &self.path, [0, 0]).await?;
         if self.disk.strikes(&self.path, |faults| faults.sync_error) {
             self.image(|image, prng| image.sync_failed(mark, prng))?;
+            let path = Rc::clone(&self.path);
+            self.disk.shared.state.borrow_mut().failed_syncs.insert(path);
             return Err(DiskError::Io { errno: EIO });
         }
         self.image(|image, prng| image.synced(kind, mark, prng))?;

@@ -44,6 +44,7 @@ pub(super) async fn live(world: Rc<World>, disk: SimDisk, plan: LifePlan) -> Ver
         Err(StartError::Refused(detail)) => return broken("a healthy disk starts", detail),
     };
     disk.set_faults(Faults::default());
+    world.is_up.set(true);
     clean_start_reads_little(&world, &node, disk.stats().read_bytes - read_before)?;
     verify::everything(&world, &node, plan).await?;
     set_faults(&world, &disk, plan);

@@ -310,6 +310,8 @@ struct World {
     violation: RefCell<Option<Violation>>,
     /// The last life stopped in order and nobody has touched a file since.
     is_untouched: Cell<bool>,
+    /// The start of this life came to its end.
+    is_up: Cell<bool>,
     /// Errors of the disk that no start may be refused for: what met them is done in another way.
     excused_errors: Cell<u64>,
     /// A copy of a checkpoint was damaged, in a world where segments are removed.
@@ -340,6 +342,7 @@ impl World {
             stats: Cell::default(),
             violation: RefCell::default(),
             is_untouched: Cell::new(false),
+            is_up: Cell::new(false),
             excused_errors: Cell::new(0),
             is_checkpoint_spoiled: Cell::new(false),
         };
@@ -474,6 +477,7 @@ fn live_all(world: &Rc<World>, mut disk: SimDisk) -> Result<(), Violation> {
         world.trace.note("life", "", [u64::from(plan.shards), plan.faults as u64]);
         world.count(|stats| stats.lives += 1);
         let has_crashed = live_once(world, &disk, plan)?;
+        lose_unsynced_starts(world, &disk);
         if has_crashed {
             for log in &world.logs {
                 log.model.borrow_mut().power_failed();
@@ -491,6 +495,23 @@ fn live_all(world: &Rc<World>, mut disk: SimDisk) -> Result<(), Violation> {
     Ok(())
 }
 
+/// A start that met a failed sync of a segment was refused, or cut off: the log was there for nobody yet, so it told nobody. What a
+/// killed process had left in that file and no sync had covered may never reach the device, whoever asks later: of what was
+/// acknowledged only what was durable was promised for that.
+fn lose_unsynced_starts(world: &World, disk: &SimDisk) {
+    let failed = disk.take_failed_syncs();
+    if world.is_up.get() {
+        // From there on each log said itself that a sync of it failed.
+        return;
+    }
+    for path in failed.iter().filter(|path| path.ends_with(".log")) {
+        let of_path = |log: &&WorldLog| path.starts_with(&format!("{}/", log.directory()));
+        if let Some(log) = world.logs.iter().find(of_path) {
+            log.model.borrow_mut().power_failed();
+        }
+    }
+}
+
 /// True if power failed.
 fn live_once(world: &Rc<World>, disk: &SimDisk, plan: LifePlan) -> Result<bool, Violation> {
     let crash_at = match plan.ending {
@@ -499,6 +520,7 @@ fn live_once(world: &Rc<World>, disk: &SimDisk, plan: LifePlan) -> Result<bool, 
     };
     let limits = RunLimits { steps_max: LIFE_STEPS_MAX, crash_at };
     let is_crash = matches!(plan.ending, Ending::Crash { .. });
+    world.is_up.set(false);
     let end = world.executor.run(life::live(Rc::clone(world), disk.clone(), plan), limits);
     if let Some(violation) = world.violation.borrow_mut().take() {
         return Err(violation);
