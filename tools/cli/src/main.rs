@@ -15,6 +15,7 @@ mod output;
 mod partitioner;
 mod progress;
 mod record_line;
+mod replace;
 mod yaml;
 
 use std::process::ExitCode;
@@ -186,7 +187,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("corelog: {failure}");
+            output::say(&failure);
             ExitCode::from(failure.exit as u8)
         }
     }
@@ -216,6 +217,22 @@ mod tests {
             assert!(help.contains("Examples:") || name == "version", "{name}: {help}");
             let fails_alone = ["version", "completions", "man"].contains(&name.as_str());
             assert!(help.contains("Exit codes:") || fails_alone, "{name}: {help}");
+        }
+    }
+
+    /// Wider text is broken by the terminal's width, and a word of it stands alone in a line.
+    #[test]
+    fn what_follows_a_help_of_the_bench_and_of_measurements_fits_its_lines() {
+        let command = Cli::command();
+        for name in ["bench", "tune", "self-test", "top"] {
+            let mut left = vec![command.find_subcommand(name).unwrap().clone()];
+            while let Some(command) = left.pop() {
+                left.extend(command.get_subcommands().cloned());
+                let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+                for line in help.lines() {
+                    assert!(line.chars().count() <= 100, "{}: {line}", command.get_name());
+                }
+            }
         }
     }
 

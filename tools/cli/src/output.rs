@@ -3,6 +3,7 @@
 //! Owns the stream. A reader that goes away (`| head`) ends the command quietly: that is not an error of ours. Progress
 //! and errors go to standard error, never here.
 
+use std::fmt;
 use std::io::{self, BufWriter, StdoutLock, Write};
 
 use serde::Serialize;
@@ -86,6 +87,13 @@ pub(crate) fn counted(count: u64, noun: &str) -> String {
 pub(crate) fn write_json_line(sink: &mut dyn Write, value: &impl Serialize) -> io::Result<()> {
     serde_json::to_writer(&mut *sink, value)?;
     sink.write_all(b"\n")
+}
+
+/// Says a line on standard error. Where nobody takes it the command goes on: what it does, and the code that it ends with, do not
+/// depend on who listens.
+pub(crate) fn say(text: impl fmt::Display) {
+    // In one piece: threads speak beside each other.
+    let _ = io::stderr().lock().write_all(format!("corelog: {text}\n").as_bytes());
 }
 
 fn check(result: io::Result<()>) -> Outcome {

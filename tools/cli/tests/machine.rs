@@ -180,6 +180,27 @@ fn a_wrong_address_is_told_at_once() {
 }
 
 #[test]
+fn a_standard_error_that_takes_nothing_changes_no_exit_code() {
+    let mut command = corelog();
+    command.args(["top", "--once", "-a", "127.0.0.1:1"]);
+    command.stderr(File::options().write(true).open("/dev/full").unwrap());
+    assert_eq!(command.status().unwrap().code(), Some(3));
+}
+
+#[test]
+fn a_reader_that_goes_away_makes_no_failed_check_a_success() {
+    let directory = Directory::new("self-test-pipe");
+    let file = directory.0.join("file");
+    std::fs::write(&file, "").unwrap();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = corelog();
+    // A file is no directory: that check fails, and nothing is measured.
+    command.args(["self-test", "--dir"]).arg(&file).stdout(writer);
+    assert_eq!(command.output().unwrap().status.code(), Some(1));
+}
+
+#[test]
 fn top_draws_on_a_terminal_within_its_size_and_gives_it_back() {
     let directory = Directory::new("top-terminal");
     let (_node, kafka, admin) = start_node(&directory.0.join("data"), "1", "127.0.0.1:0");
@@ -191,7 +212,7 @@ fn top_draws_on_a_terminal_within_its_size_and_gives_it_back() {
     assert!(before.contains(LocalFlags::ICANON | LocalFlags::ECHO));
     let end = |descriptor: &OwnedFd| Stdio::from(descriptor.try_clone().unwrap());
     let mut command = corelog();
-    command.args(["top", "--interval-ms", "100", "-a", &admin]);
+    command.args(["top", "--interval-ms", "100", "-a", &admin]).env("TERM", "xterm");
     command.stdin(end(&pty.slave)).stdout(end(&pty.slave)).stderr(Stdio::null());
     let mut top = Running(command.spawn().unwrap());
     let mut terminal = File::from(pty.master.try_clone().unwrap());

@@ -10,6 +10,7 @@ use nix::sys::signal::{SigSet, Signal};
 use node::StopSignal;
 
 use crate::exit::{Failure, Outcome};
+use crate::output;
 
 /// What shells make of a process that SIGINT ended.
 const INTERRUPTED: i32 = 130;
@@ -39,7 +40,7 @@ pub(crate) fn watch(signals: &[Signal], words: Words) -> Outcome<StopSignal> {
     let asked = stop.clone();
     let say = |word: Option<&str>| {
         if let Some(word) = word {
-            eprintln!("corelog: {word}");
+            output::say(word);
         }
     };
     let wait = move || {

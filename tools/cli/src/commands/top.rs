@@ -25,7 +25,7 @@ use self::view::View;
 use crate::OutputArgs;
 use crate::commands::signals;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -78,7 +78,9 @@ enum Destination {
 
 fn destination(args: &TopArgs) -> Destination {
     let is_live = !args.once && args.output.output == Format::Table;
-    if is_live && io::stdout().is_terminal() && io::stdin().is_terminal() {
+    // A terminal that calls itself dumb cannot be drawn over.
+    let is_dumb = std::env::var_os("TERM").is_none_or(|name| name.is_empty() || name == "dumb");
+    if is_live && !is_dumb && io::stdout().is_terminal() && io::stdin().is_terminal() {
         return Destination::Screen;
     }
     Destination::Lines
@@ -149,7 +151,7 @@ async fn lines(platform: &CorePlatform, args: &TopArgs, stop: &StopSignal) -> Ou
             }
             Ok(None) => {}
             Err(failure) if args.once => return Err(failure),
-            Err(failure) => eprintln!("corelog: {}; asking again", failure.fact),
+            Err(failure) => say(format_args!("{}; asking again", failure.fact)),
         }
     }
     Ok(())

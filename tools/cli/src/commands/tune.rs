@@ -28,7 +28,7 @@ use super::host::loopback::{self, Loopback};
 use crate::OutputArgs;
 use crate::commands::signals;
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::Output;
+use crate::output::{Output, say};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -94,16 +94,16 @@ enum TuneCommand {
 pub(crate) fn run(args: &TuneArgs) -> Outcome {
     if let Some(TuneCommand::Undo { file }) = &args.command {
         let undone = write::undo(file)?;
-        eprintln!(
-            "corelog: {} is as it was before tune; what was there is kept in {}",
+        say(format_args!(
+            "{} is as it was before tune; what was there is kept in {}",
             file.display(),
             undone.display()
-        );
+        ));
         return Ok(());
     }
     if let Some(path) = &args.write {
         // Told before minutes are spent.
-        super::config::read_file(path)?;
+        write::check(path)?;
     }
     let words = signals::Words {
         first: Some("stopping; what was started is ended and removed"),
@@ -113,21 +113,25 @@ pub(crate) fn run(args: &TuneArgs) -> Outcome {
     let root = args.dir.canonicalize().map_err(|error| Failure::io(args.dir.display(), &error))?;
     let mut report =
         super::run(&root, async |platform| measure(&platform, &root, args, &stop).await)?;
+    let mut written = Ok(());
     if let Some(path) = &args.write {
-        let before = write::write(path, &report.proposals)?;
-        report.written = Some(path.display().to_string());
-        report.kept = Some(before.display().to_string());
+        match write::write(path, &report.proposals) {
+            Ok(Some(kept)) => {
+                report.written = Some(path.display().to_string());
+                report.kept = Some(kept.display().to_string());
+            }
+            Ok(None) => say(format_args!("{} has all of it already: unchanged", path.display())),
+            Err(failure) => written = Err(failure),
+        }
     }
-    Output::new(args.output.output).show(&report)
+    // What was measured is shown also where it could not be written: it took minutes.
+    let shown = Output::new(args.output.output).offer(&report);
+    written.and(shown)
 }
 
 /// What a command that was told to stop says.
 fn interrupted() -> Failure {
     Failure::new(Exit::Refused, "interrupted; what was started has ended and is removed")
-}
-
-fn say(line: &str) {
-    eprintln!("corelog: {line}");
 }
 
 async fn measure(
@@ -139,7 +143,7 @@ async fn measure(
     check_space(platform, root).await?;
     let (system, device) = (System::look(), Device::of(root));
     if let Some(load) = system.busy_load() {
-        say(&format!(
+        say(format_args!(
             "{load:.1} threads are at work here: what is measured beside them is what they leave"
         ));
     }
@@ -235,7 +239,7 @@ async fn measure_nodes(
     let mut points = Vec::with_capacity(candidates.len());
     for (number, candidate) in candidates.iter().enumerate() {
         let (of, name) = (candidates.len(), describe(candidate));
-        say(&format!("node {} of {of}: {name}", number + 1));
+        say(format_args!("node {} of {of}: {name}", number + 1));
         points.push(curve::measure(platform, &scratch, (candidate, times), stop).await?);
     }
     let mut proposals = proposal::of_curve(&points);
@@ -245,13 +249,13 @@ async fn measure_nodes(
             ..best.candidate.clone()
         };
         let mut tried = with("io.memory.bytes", LARGE_MEMORY_BYTES);
-        say(&format!("{}, with more memory for transfers", describe(&tried)));
+        say(format_args!("{}, with more memory for transfers", describe(&tried)));
         let point = curve::measure(platform, &scratch, (&tried, times), stop).await?;
         let mut found = vec![proposal::of_memory(best, &point, LARGE_MEMORY_BYTES)];
         let mut beside = vec![point];
         if cpus >= SPIN_CPUS_MIN {
             tried = with("io.spin.us", SPIN_US);
-            say(&format!("{}, spinning", describe(&tried)));
+            say(format_args!("{}, spinning", describe(&tried)));
             let point = curve::measure(platform, &scratch, (&tried, times), stop).await?;
             found.push(proposal::of_spin(best, &point, SPIN_US));
             beside.push(point);

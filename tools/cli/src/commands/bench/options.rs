@@ -25,7 +25,7 @@ Examples:
   corelog bench produce --rate 10MB --batch-records 10 --consumers 1
   corelog bench produce --partitions 16 --partitions-per-request 16 --batch-bytes 64KiB
   corelog bench produce --record-size 100 --batch-records 1 --connections 64 --acks leader
-  corelog bench produce --rate 50MB --connections 50 --keys 1000 --consumers 1 --consumer-lag 30 --steady --duration 30m
+  corelog bench produce --rate 50MB --consumers 1 --consumer-lag 30 --steady --duration 30m
   corelog bench produce --record-size lognormal:500:1 --keys 1000 -z zstd --bytes 2GB
 
 Latency counts from when a request was due (--rate, --request-rate) or from when it was sent. What

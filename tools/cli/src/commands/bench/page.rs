@@ -2,8 +2,6 @@
 //!
 //! Owns what the page is told of a run, and the file. How it is drawn is `document`'s.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -12,6 +10,7 @@ use load::{Job, RunResult, Unsound};
 use super::compare::{self, Refusal};
 use super::report;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::replace;
 
 mod axis;
 mod chart;
@@ -26,8 +25,9 @@ Examples:
   corelog bench page kafka.json corelog.json --out both.html
 
 The files are those that --save of a bench wrote. Of several runs each has a colour, and every
-figure its ratio to the first, unless their acknowledgements promise different things. The page is one file without scripts: nothing is loaded when it
-is opened. Its time is that of each run, from when measuring began.";
+figure its ratio to the first, unless their acknowledgements promise different things. The page is
+one file without scripts: nothing is loaded when it is opened. Its time is that of each run, from
+when measuring began.";
 
 /// Arguments.
 #[derive(Debug, Args)]
@@ -54,34 +54,12 @@ pub(super) fn run(args: &PageArgs) -> Outcome {
     let results = results.collect::<Outcome<Vec<RunResult>>>()?;
     let names = names(&args.files);
     let runs: Vec<(String, &RunResult)> = names.into_iter().zip(&results).collect();
-    PageFile::open(&args.out)?.write_all(&runs, args.across_classes)
+    replace::replace(&args.out, page(&runs, args.across_classes)?.as_bytes())
 }
 
-/// Where a page goes. It is opened before a run: a path that is wrong is told then, and an older page stays until there is
-/// another.
-pub(super) struct PageFile<'a> {
-    path: &'a Path,
-    file: File,
-}
-
-impl<'a> PageFile<'a> {
-    /// Opens it, and leaves what is in it.
-    pub(super) fn open(path: &'a Path) -> Outcome<Self> {
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = opened.map_err(|error| Failure::io(path.display(), &error))?;
-        Ok(Self { path, file })
-    }
-
-    /// Writes the page of one run.
-    pub(super) fn write(self, name: String, result: &RunResult) -> Outcome {
-        self.write_all(&[(name, result)], false)
-    }
-
-    fn write_all(mut self, runs: &[(String, &RunResult)], is_across: bool) -> Outcome {
-        let page = page(runs, is_across)?;
-        let written = self.file.set_len(0).and_then(|()| self.file.write_all(page.as_bytes()));
-        written.map_err(|error| Failure::io(self.path.display(), &error))
-    }
+/// Draws the page of one run, which is called by its topic.
+pub(super) fn write(path: &Path, result: &RunResult) -> Outcome {
+    replace::replace(path, page(&[(result.topic.clone(), result)], false)?.as_bytes())
 }
 
 fn page(runs: &[(String, &RunResult)], is_across: bool) -> Outcome<String> {
@@ -214,19 +192,5 @@ mod tests {
             assert!(text.contains("3 of them had no answer"), "{text}");
             assert_eq!(text.contains(" ×</td>"), is_across, "{text}");
         }
-    }
-
-    #[test]
-    fn a_page_replaces_a_longer_one_and_a_wrong_path_is_told_before() {
-        let directory = std::env::temp_dir().join(format!("corelog-page-{}", std::process::id()));
-        std::fs::create_dir_all(&directory).unwrap();
-        let path = directory.join("page.html");
-        std::fs::write(&path, "x".repeat(1 << 20)).unwrap();
-        let result = testing::result();
-        PageFile::open(&path).unwrap().write("run".to_owned(), &result).unwrap();
-        let text = std::fs::read_to_string(&path).unwrap();
-        assert!(text.starts_with("<!DOCTYPE html>") && text.ends_with("</html>\n"));
-        assert!(PageFile::open(&directory.join("no/page.html")).is_err());
-        std::fs::remove_dir_all(&directory).unwrap();
     }
 }

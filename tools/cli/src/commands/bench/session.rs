@@ -4,11 +4,9 @@
 //! the exit code is that of the first of these: what is wrong with the run, then the interval log, the saved result, the page, and
 //! standard output. A full disk must not hide a failed audit.
 
-use std::fs::{File, OpenOptions};
-use std::io::{BufWriter, Write};
 use std::path::Path;
 
-use load::{LoadError, Outcome as Ran, Unsound};
+use load::{LoadError, Outcome as Ran, RunResult, Unsound};
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::sys::prctl::set_timerslack;
 use nix::sys::signal::Signal;
@@ -20,7 +18,8 @@ use super::told::Told;
 use super::{page, report};
 use crate::commands::signals::{self, Words};
 use crate::exit::{Exit, Failure, Outcome};
-use crate::output::{Format, Output};
+use crate::output::{Format, Output, say};
+use crate::replace;
 
 /// The least that Linux knows: 0 stands for its default.
 const TIMER_SLACK_NS: u64 = 1;
@@ -58,14 +57,15 @@ pub(super) fn run(
     // "sent late by" tells.
     let _ = set_timerslack(TIMER_SLACK_NS);
     let stop = signals::watch(&INTERRUPTING, INTERRUPTED)?;
-    let save = session.told.save.as_deref().map(Save::open).transpose()?;
-    let page = session.told.page.as_deref().map(page::PageFile::open).transpose()?;
+    let (save, page) = (session.told.save.as_deref(), session.told.page.as_deref());
+    // A path that is wrong is told before the run.
+    [save, page].into_iter().flatten().try_for_each(replace::check)?;
     let mut told = Told::new(session.told)?;
     let ran = crate::commands::run(Path::new("."), async |platform| {
         body(&platform, &mut told, &stop).await.map_err(Failure::from)
     })?;
-    let saved = save.map_or(Ok(()), |save| save.write(&ran));
-    let drawn = page.map_or(Ok(()), |page| page.write(ran.result.topic.clone(), &ran.result));
+    let saved = save.map_or(Ok(()), |path| save_result(path, &ran.result));
+    let drawn = page.map_or(Ok(()), |path| page::write(path, &ran.result));
     let logged = told.finish();
     let shown = Output::new(session.format).offer(&report::Report(&ran.result));
     say_what_is_left(&ran);
@@ -76,7 +76,7 @@ pub(super) fn run(
 fn first_failure<const N: usize>(outcomes: [Outcome; N]) -> Outcome {
     let mut failures = outcomes.into_iter().filter_map(Result::err);
     let Some(first) = failures.next() else { return Ok(()) };
-    failures.for_each(|failure| eprintln!("corelog: {failure}"));
+    failures.for_each(say);
     Err(first)
 }
 
@@ -91,35 +91,18 @@ fn keep_to(cpus: &Cpus) -> Outcome {
     })
 }
 
-/// Where the result goes. It is opened before the run: a path that is wrong is told then, and an older result stays until
-/// there is another.
-struct Save<'a> {
-    path: &'a Path,
-    file: File,
-}
-
-impl<'a> Save<'a> {
-    fn open(path: &'a Path) -> Outcome<Self> {
-        let opened = OpenOptions::new().write(true).create(true).truncate(false).open(path);
-        let file = opened.map_err(|error| Failure::io(path.display(), &error))?;
-        Ok(Self { path, file })
-    }
-
-    fn write(self, ran: &Ran) -> Outcome {
-        let failed = |error| Failure::io(self.path.display(), &error);
-        self.file.set_len(0).map_err(failed)?;
-        let mut sink = BufWriter::new(&self.file);
-        serde_json::to_writer_pretty(&mut sink, &ran.result)
-            .map_err(|error| failed(error.into()))?;
-        sink.write_all(b"\n").and_then(|()| sink.flush()).map_err(failed)
-    }
+fn save_result(path: &Path, result: &RunResult) -> Outcome {
+    let mut text = serde_json::to_vec_pretty(result)
+        .map_err(|error| Failure::io(path.display(), &error.into()))?;
+    text.push(b'\n');
+    replace::replace(path, &text)
 }
 
 fn say_what_is_left(ran: &Ran) {
     let Some(topic) = &ran.topic_left else { return };
     match &ran.deletion {
-        Some(error) => eprintln!("corelog: topic {topic} could not be deleted: {error}"),
-        None => eprintln!("corelog: topic {topic} is still there"),
+        Some(error) => say(format_args!("topic {topic} could not be deleted: {error}")),
+        None => say(format_args!("topic {topic} is still there")),
     }
 }
 

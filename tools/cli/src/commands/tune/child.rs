@@ -18,6 +18,7 @@ use node::StopSignal;
 
 use super::curve::Candidate;
 use crate::exit::{Exit, Failure, Outcome};
+use crate::output::say;
 
 /// How long a fresh node may take to serve, and to stop.
 const START_TIME_MAX: Duration = Duration::from_secs(20);
@@ -42,7 +43,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("corelog: {}: {error}; remove it", self.0.display());
+            say(format_args!("{}: {error}; remove it", self.0.display()));
         }
     }
 }

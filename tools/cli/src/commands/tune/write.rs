@@ -3,9 +3,7 @@
 //! Owns the file while it is changed: the old one is kept beside it, the new one replaces it in one step, and it is checked as
 //! `serve` would before that. Comments, the order of lines and every other option stay as they are.
 
-use std::fs::{self, File};
-use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use broker::config::{Config, Sources};
@@ -13,6 +11,7 @@ use toml_edit::{DocumentMut, Item, Key, Table, TableLike};
 
 use super::proposal::{Proposal, Value};
 use crate::exit::{Exit, Failure, Outcome};
+use crate::replace::{self, beside, sync_parent, write_like};
 
 /// What stands before an option that was not there.
 const COMMENT: &str = "# Proposed by corelog tune.\n";
@@ -21,8 +20,15 @@ const BEFORE: &str = ".before-tune";
 /// Behind the name of what an undo takes out.
 const UNDONE: &str = ".undone-tune";
 
-/// Puts the proposals into the file; gives where the old one is kept.
-pub(super) fn write(path: &Path, proposals: &[Proposal]) -> Outcome<PathBuf> {
+/// Whether there is such a file, and it can be replaced: asked before minutes are spent on what goes into it.
+pub(super) fn check(path: &Path) -> Outcome {
+    crate::commands::config::read_file(path)?;
+    replace::check(path)
+}
+
+/// Puts the proposals into the file; gives where the old one is kept. `None`: the file has them already, and what is kept of it
+/// stays, since it is what an undo is for.
+pub(super) fn write(path: &Path, proposals: &[Proposal]) -> Outcome<Option<PathBuf>> {
     let path = real(path)?;
     let old = crate::commands::config::read_file(&path)?;
     let new = edited(&old, proposals).map_err(|fact| {
@@ -32,11 +38,13 @@ pub(super) fn write(path: &Path, proposals: &[Proposal]) -> Outcome<PathBuf> {
     let file = Some((path.display().to_string(), new.clone()));
     let checked = Config::load(&Sources { file, ..Sources::default() });
     checked.map_err(|errors| crate::commands::config::failure_of(&errors))?;
+    if new == old {
+        return Ok(None);
+    }
     let before = beside(&path, BEFORE);
-    let failed = |at: &Path, error: std::io::Error| Failure::io(at.display(), &error);
-    replace(&before, &old, &path).map_err(|error| failed(&before, error))?;
-    replace(&path, &new, &path).map_err(|error| failed(&path, error))?;
-    Ok(before)
+    write_like(&before, old.as_bytes(), &path)?;
+    replace::replace(&path, new.as_bytes())?;
+    Ok(Some(before))
 }
 
 /// Puts the file back as it was before the last [`write`]; gives where what was there now is kept.
@@ -51,7 +59,7 @@ pub(super) fn undo(path: &Path) -> Outcome<PathBuf> {
     let failed = |at: &Path, error: std::io::Error| Failure::io(at.display(), &error);
     // What was changed since then by hand is kept.
     let now = crate::commands::config::read_file(&path)?;
-    replace(&undone, &now, &path).map_err(|error| failed(&undone, error))?;
+    write_like(&undone, now.as_bytes(), &path)?;
     fs::rename(&before, &path).map_err(|error| failed(&path, error))?;
     sync_parent(&path).map_err(|error| failed(&path, error))?;
     Ok(undone)
@@ -60,33 +68,6 @@ pub(super) fn undo(path: &Path) -> Outcome<PathBuf> {
 /// Where links lead: the file itself is replaced, not a link to it.
 fn real(path: &Path) -> Outcome<PathBuf> {
     path.canonicalize().map_err(|error| Failure::io(path.display(), &error))
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(suffix);
-    name.into()
-}
-
-/// Writes a file of that name in one step, with the owner's permissions of `like`.
-fn replace(path: &Path, text: &str, like: &Path) -> std::io::Result<()> {
-    let temporary = beside(path, &format!(".{}.tmp", std::process::id()));
-    let written = (|| {
-        let mut file = File::create_new(&temporary)?;
-        file.set_permissions(fs::Permissions::from_mode(like.metadata()?.permissions().mode()))?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&temporary, path)
-    })();
-    if written.is_err() {
-        drop(fs::remove_file(&temporary));
-    }
-    written?;
-    sync_parent(path)
-}
-
-fn sync_parent(path: &Path) -> std::io::Result<()> {
-    File::open(path.parent().unwrap_or(Path::new("/")))?.sync_all()
 }
 
 /// The text with the proposals in it. Errors: it is no TOML, or has something else under the name of one.
@@ -164,6 +145,8 @@ fn insert(table: &mut Table, words: &[&str], value: toml_edit::Value, is_comment
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn proposals() -> Vec<Proposal> {
@@ -256,8 +239,10 @@ mod tests {
         let text = |path: &Path| fs::read_to_string(path).unwrap();
 
         assert!(undo(&path).is_err(), "nothing to undo");
-        let before = write(&link, &proposals()).unwrap();
+        let before = write(&link, &proposals()).unwrap().expect("it was changed");
         assert_eq!(text(&before), old);
+        assert_eq!(write(&link, &proposals()).unwrap(), None, "it has them");
+        assert_eq!(text(&before), old, "what an undo brings back stays");
         assert!(text(&path).contains("shards = 2 # one") && link.is_symlink());
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o640);
 
