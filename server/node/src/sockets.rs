@@ -13,7 +13,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -22,7 +22,6 @@ use std::time::Duration;
 use futures_lite::AsyncRead;
 use glommio::net as runtime;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use std::os::fd::FromRawFd;
 
 use crate::pulse::{Pulse, counted};
 use crate::queue::task_queue;
@@ -221,7 +220,7 @@ impl Socket {
         Ok(socket)
     }
 
-    /// `receive` where it may not block: bytes into a buffer of `bytes_max`, or a connection.
+    /// `receive`, into a buffer of `bytes_max`, where it may not block; else the task is woken when there is something, or the end.
     ///
     /// Fewer bytes than asked for empty the socket: it is not tried again before the set names it.
     pub(crate) fn poll_receive(
@@ -240,7 +239,7 @@ impl Socket {
         received
     }
 
-    /// `accept` where it may not block.
+    /// `accept` where it may not block; else the task is woken when somebody has connected.
     pub(crate) fn poll_accept<R>(
         &self,
         context: &Context<'_>,
@@ -249,7 +248,7 @@ impl Socket {
         self.state.receive.poll(context, || accept(self.descriptor.as_fd()))
     }
 
-    /// `send` where it may not block.
+    /// `send` where it may not block; else the task is woken when there is room, or it has failed.
     pub(crate) fn poll_send<R>(
         &self,
         context: &Context<'_>,
