@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 
+use futures_lite::FutureExt;
 use futures_lite::future::poll_once;
 use nix::sys::socket::{MsgFlags, recv};
 
@@ -25,10 +26,6 @@ async fn read(socket: &Socket, buffer: &mut [u8], calls: &Cell<u32>) -> io::Resu
         })
     })
     .await
-}
-
-fn open_descriptors() -> usize {
-    std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
 #[test]
@@ -76,7 +73,8 @@ fn an_end_that_came_together_with_the_last_bytes_is_seen() {
 #[test]
 fn more_sockets_than_one_question_names_are_all_told() {
     run_local(async {
-        let count = 2 * EVENTS_MAX + 1;
+        // Two descriptors each: below the 1,024 that a process has where nobody raises it.
+        let count = EVENTS_MAX + 10;
         let pairs: Vec<_> = (0..count).map(|_| pair()).collect();
         let (sockets, mut theirs): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
         let told = Rc::new(Cell::new(0));
@@ -143,27 +141,24 @@ fn a_socket_that_left_tells_nobody_here_what_comes_for_its_copy() {
     .unwrap();
 }
 
+/// An executor with a socket that waited.
+fn live() -> io::Result<usize> {
+    run_local(async {
+        let (socket, mut theirs) = pair();
+        let (mut buffer, calls) = ([0; 4], Cell::new(0));
+        assert!(poll_once(read(&socket, &mut buffer, &calls)).await.is_none());
+        theirs.write_all(b"a").unwrap();
+        let too_late = async {
+            glommio::timer::sleep(Duration::from_secs(20)).await;
+            Err(io::ErrorKind::TimedOut.into())
+        };
+        read(&socket, &mut buffer, &calls).or(too_late).await
+    })
+    .unwrap()
+}
+
 #[test]
-fn executors_leave_no_descriptors_of_sockets_behind() {
-    let with_sockets = || {
-        run_local(async {
-            let (socket, mut theirs) = pair();
-            let (mut buffer, calls) = ([0; 4], Cell::new(0));
-            theirs.write_all(b"a").unwrap();
-            assert_eq!(read(&socket, &mut buffer, &calls).await.unwrap(), 1);
-            glommio::timer::sleep(Duration::from_millis(1)).await;
-        })
-        .unwrap();
-    };
-    let without = || run_local(glommio::timer::sleep(Duration::from_millis(1))).unwrap();
-    // The runtime keeps one of a wait that is under way at the end: the set and its copy would be two more. Tests beside this one
-    // open and close files meanwhile: some, not hundreds.
-    let left = |live: &dyn Fn()| {
-        live();
-        let before = open_descriptors();
-        (0..200).for_each(|_| live());
-        open_descriptors().saturating_sub(before)
-    };
-    let (of_runtime, of_both) = (left(&without), left(&with_sockets));
-    assert!(of_both < of_runtime + 300, "{of_runtime} without sockets, {of_both} with");
+fn an_executor_has_nothing_of_the_one_before_it_on_its_thread() {
+    assert_eq!(live().unwrap(), 1);
+    assert_eq!(live().unwrap(), 1);
 }
