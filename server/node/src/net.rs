@@ -148,8 +148,8 @@ fn reserve_next(
     reserved.map_err(|error| (address, error))
 }
 
-/// The kernel takes the rings of a process that was killed apart in its own time, and a ring that waits on a listener keeps it
-/// open meanwhile: a node that is restarted at once finds its own address taken for some milliseconds.
+/// The kernel takes a process that was killed apart in its own time: a node that is restarted at once may find its own address
+/// taken for some milliseconds.
 fn wait_until_free(address: SocketAddr) -> io::Result<()> {
     let started = Instant::now();
     loop {
