@@ -419,7 +419,7 @@ impl GlommioFile {
         self.descriptor().try_clone_to_owned().map_err(|error| disk_error(&error))
     }
 
-    /// This very file, whatever its name is now, with `O_DSYNC`; `None` where `/proc` does not show it.
+    /// This very file, whatever its name is now, with `O_DSYNC`; `None` where it cannot be opened so, as without `/proc`.
     async fn lasting(&self) -> Option<&DmaFile> {
         if self.lasting.get().is_none() {
             let shown = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
@@ -427,7 +427,7 @@ impl GlommioFile {
             options.custom_flags(OFlag::O_DSYNC.bits());
             let opened = open_with(&options, &shown).await;
             let opened = opened.inspect_err(|error| {
-                tracing::info!(%error, "writes that last take a sync each: /proc does not show open files");
+                tracing::info!(%error, "a file could not be opened for writes that last: each takes a sync");
             });
             // Where another came first, its descriptor is used and this one closes.
             let _ = self.lasting.set(opened.ok());

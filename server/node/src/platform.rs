@@ -30,7 +30,7 @@ use crate::queue::task_queue;
 const PAGE_BYTES: u64 = 4096;
 
 /// Shares of a core: ten times as much for who waits as for what nobody waits for.
-const FOREGROUND_SHARES: usize = 1000;
+pub(crate) const FOREGROUND_SHARES: usize = 1000;
 const REPLICATION_SHARES: usize = 500;
 const BACKGROUND_SHARES: usize = 100;
 

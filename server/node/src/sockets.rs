@@ -23,13 +23,12 @@ use futures_lite::AsyncRead;
 use glommio::net as runtime;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
+use crate::platform::FOREGROUND_SHARES;
 use crate::pulse::{Pulse, counted};
 use crate::queue::task_queue;
 
 /// Sockets that one question names at most; there is another question then.
 const EVENTS_MAX: usize = 256;
-/// As much as for tasks that somebody waits for: these wait for it.
-const SHARES: usize = 1000;
 /// How often the set is asked while this process has no descriptor left to wait for it with.
 const WITHOUT_DESCRIPTOR: Duration = Duration::from_millis(1);
 
@@ -126,7 +125,9 @@ impl Sockets {
             free: RefCell::default(),
         });
         let run = counted(&Pulse::current(), sockets.clone().run());
-        let task = glommio::spawn_local_into(run, task_queue("sockets", SHARES));
+        // Tasks that somebody waits for wait for this one.
+        let queue = task_queue("sockets", FOREGROUND_SHARES);
+        let task = glommio::spawn_local_into(run, queue);
         let task = task.expect("the queue lives as long as its executor");
         CURRENT.set(Some(Running { sockets: sockets.clone(), task }));
         Ok(sockets)
